@@ -81,6 +81,7 @@ deb: ## make Debian packages in build/deb: winnow, libwinnow0, libwinnow-dev
 
 wheel: ## make the Python package in dist/
 	scripts/setup.sh packages llama source wheel
+	scripts/setup.sh server || echo "make wheel: goes on without llama.cpp's server" >&2
 	rm -rf "$(BUILD)/wheel-raw"
 	tools=$${WINNOW_CACHE:-$$HOME/.cache/winnow}/wheel/venv/bin && \
 	    CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) "$$tools/pip" wheel . --no-deps --no-build-isolation --disable-pip-version-check -w "$(BUILD)/wheel-raw" && \

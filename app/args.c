@@ -64,7 +64,7 @@ static const struct app_option policy_options[] = {
     {"keep-quality", 0, APP_REAL, "Q", NULL, NULL,
      "instead of a size: keep as few entries as possible while predictions stay at least Q as good (0 to 1)",
      AT(keep_quality), 1e-6, 1 - 1e-6, "above 0 and below 1"},
-    {"evict", 0, APP_TEXT, "WHEN", "end", NULL,
+    {"evict", 0, APP_TEXT, "WHEN", NULL, "end",
      "when to compress: end (of the prompt), layer (one layer after the other), chunk[:C] (every C tokens, "
      "512 "
      "or the method's own)",
@@ -77,6 +77,18 @@ static const struct app_option policy_options[] = {
      "calibration results that the policy needs: a file, or a folder of them", AT(profile), 0, 0, NULL},
 };
 APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
+
+static const struct app_option long_options[] = {
+    {"kv-peak", 0, APP_BYTES, "SIZE", NULL, NULL,
+     "most bytes of keys and values while the prompt is read, suffix K, M or G: a prompt that does not fit "
+     "whole "
+     "is read in chunks",
+     AT(kv_peak), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+    {"chunk-slack", 0, APP_REAL, "X", NULL, "1",
+     "with chunks: X times the size stays until the last chunk is read, then the size", AT(chunk_slack), 1,
+     1024, "1 to 1024"},
+};
+APP_GROUP(app_group_long, "Long prompts", long_options);
 
 static const struct app_option plugin_options[] = {
     APP_PLUGIN_OPTION(AT(plugins)),

@@ -12,14 +12,14 @@
  * its strings; integers are APP_UNSET and reals NAN if the option is not given. */
 struct app_args {
     char *model, *file, *tokens, *question, *chat, *system;
-    char *policy, *kv_type, *kv_rotate, *evict, *evict_every, *profile, *attn;
+    char *policy, *kv_type, *kv_rotate, *evict, *evict_every, *profile, *attn; /* evict NULL: "end" */
     char *mask_heads, *mask_phase, *mask_form;
     char *out;
     struct app_list documents, plugins;
     wnw_registry *registry; /* the parts of the plugins, owned by who runs the command; NULL = none */
-    int64_t budget, kv_bytes, kv_tail;
+    int64_t budget, kv_bytes, kv_tail, kv_peak;
     int64_t n, seed, threads;
-    double ratio, keep_quality;
+    double ratio, keep_quality, chunk_slack;
     bool context_only, raw, special, json, help, help_all;
     char **rest; /* what is left after the options, NULL-terminated, owned */
     int n_rest;
@@ -33,7 +33,7 @@ struct app_args {
             NULL                                                                                             \
     }
 
-extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_plugin,
-    app_group_mask, app_group_common;
+extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_long,
+    app_group_plugin, app_group_mask, app_group_common;
 
 #endif

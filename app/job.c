@@ -74,6 +74,11 @@ static int check_phase(wnw_run *rules, const char *when)
     return APP_OK;
 }
 
+const char *app_job_when(const struct app_args *args)
+{
+    return args->evict ? args->evict : "end";
+}
+
 int app_job_rules(wnw_run *rules, const char *when, const char *every)
 {
     int64_t n = 0;
@@ -134,7 +139,10 @@ int app_job_allowed(const wnw_policy *policy, const wnw_run *rules, const char *
 {
     const char *reason;
     if (!wnw_policy_allows(policy, rules->phase, &reason))
-        return app_fail(APP_BAD_INPUT, "--evict %s does not go with this policy: %s", when, reason);
+        return app_fail(APP_BAD_INPUT, "--evict %s does not go with this policy: %s%s", when, reason,
+                        rules->phase == WNW_PHASE_CHUNK
+                            ? "; use --evict end, or keydiff, which reads in chunks with any size"
+                            : "");
     if (rules->every > 0 && !wnw_policy_allows(policy, WNW_PHASE_DECODE, &reason))
         return app_fail(APP_BAD_INPUT, "--evict-every does not go with this policy: %s", reason);
     return APP_OK;
@@ -184,7 +192,7 @@ static int check_policy(struct app_job *job)
     } else if (!wnw_policy_has_own_size(job->policy)) {
         assume_size(job);
     }
-    return app_job_allowed(job->policy, &job->run, job->args->evict);
+    return app_job_allowed(job->policy, &job->run, app_job_when(job->args));
 }
 
 /* --tokens goes with no option that makes a text. */
@@ -275,10 +283,12 @@ static int check_types(struct app_job *job)
 
 int app_job_check_keeping(struct app_job *job)
 {
-    int rc = app_job_rules(&job->run, job->args->evict, job->args->evict_every);
+    int rc = app_job_rules(&job->run, app_job_when(job->args), job->args->evict_every);
     if (rc == APP_OK)
         rc = check_size(job);
-    return rc == APP_OK ? check_policy(job) : rc;
+    if (rc == APP_OK)
+        rc = check_policy(job);
+    return rc == APP_OK ? app_peak_check(job->args, &job->size, job->run.phase) : rc;
 }
 
 /* Finds the model, and notes which files are inputs. */
@@ -534,7 +544,7 @@ static int choose_policy(struct app_job *job)
     facts.was_read = job->was_read;
     const int rc = asks_quality(job->args) ? choose_keeping(job, &facts)
                                            : app_auto_choose(&job->policy, &job->choice, &facts);
-    return rc == APP_OK ? app_job_allowed(job->policy, &job->run, job->args->evict) : rc;
+    return rc == APP_OK ? app_job_allowed(job->policy, &job->run, app_job_when(job->args)) : rc;
 }
 
 /* Whether the policy looks at numbers that the cache keeps with entries. They go with rules that are over. */
@@ -566,12 +576,21 @@ int app_job_prepare(struct app_job *job)
         return APP_OK;
     if (job->kv.automatic)
         app_kv_choose(&job->kv, (uint64_t)job->args->kv_bytes, app_job_n_compressed(job), &job->info);
-    int rc = load_profile(job);
+    int rc = app_peak_choose(&job->peak, &job->run,
+                             &(struct app_peak_of){.args = job->args,
+                                                   .policy = job->policy,
+                                                   .kv = &job->kv,
+                                                   .info = &job->info,
+                                                   .n = app_job_n_compressed(job),
+                                                   .n_kept = size_in_entries(job)});
+    rc = rc == APP_OK ? load_profile(job) : rc;
     job->run.size = job->size;
     job->run.profile = job->profile;
     job->run.prompt = job->prompt;
     job->more = wnw_run_more_default();
     job->more.question_later = job->args->context_only;
+    job->more.chunk_slack =
+        job->run.phase == WNW_PHASE_CHUNK && job->args->chunk_slack > 0 ? job->args->chunk_slack : 0;
     job->run.more = &job->more;
     if (rc == APP_OK && job->automatic)
         rc = choose_policy(job);
@@ -659,6 +678,7 @@ int app_job_read_on(struct app_job *job, int32_t from, int32_t to)
             return app_fail_status(status);
         job->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
         job->prefill_ms += report.read_ms;
+        job->kv_bytes_peak = report.kv_bytes_before;
         if (*report.warning)
             app_note("warning: %s", report.warning);
     }
@@ -695,9 +715,21 @@ void app_job_notes(const struct app_job *job)
                  job->args->model);
     if (job->kv.automatic)
         app_kv_tell(&job->kv, (uint64_t)job->args->kv_bytes, app_job_n_compressed(job), &job->info);
+    app_peak_tell(&job->peak, job->args, job->kv_bytes_peak - job->kv_bytes_swa);
     if (job->size_ignored)
         app_note("the policy keeps everything, the given size has no effect");
     app_note_lines("warning: ", job->remarks.s);
+}
+
+json_t *app_job_chunks(const struct app_job *job)
+{
+    if ((job->args->kv_peak <= 0 && !(job->args->chunk_slack > 0)) || job->run.phase != WNW_PHASE_CHUNK ||
+        !job->policy || wnw_policy_is_full(job->policy))
+        return NULL;
+    return json_pack("{s:o, s:f, s:I}", "chunk",
+                     job->run.chunk > 0 ? json_integer(job->run.chunk) : json_null(), "slack",
+                     job->more.chunk_slack > 1 ? job->more.chunk_slack : 1.0, "kv_peak_bytes",
+                     (json_int_t)job->kv_bytes_peak);
 }
 
 json_t *app_job_choice(const struct app_job *job)

@@ -8,6 +8,7 @@
 #include "app/console.h"
 #include "app/kv.h"
 #include "app/output.h"
+#include "app/peak.h"
 #include "app/text.h"
 #include "winnow_method.h"
 #include "winnow_study.h"
@@ -30,6 +31,7 @@ struct app_job {
     wnw_run run;       /* the session's rules: policy, size, when to compress, prompt */
     wnw_run_more more; /* of `run` */
     struct app_kv kv;
+    struct app_peak peak; /* what --kv-peak led to */
     wnw_attn attn;
     wnw_mask_phase mask_phase;
     wnw_mask_form mask_form;
@@ -59,7 +61,8 @@ struct app_job {
     /* The cache right after compression: */
     double kept_mean; /* entries per layer and KV head, sliding-window layers left out */
     uint64_t kv_bytes, kv_bytes_full;
-    uint64_t kv_bytes_swa; /* of kv_bytes, those of layers with a sliding window */
+    uint64_t kv_bytes_peak; /* the most while the prompt was read and compressed */
+    uint64_t kv_bytes_swa;  /* of kv_bytes, those of layers with a sliding window */
     struct {
         bool used;        /* a folder of documents was named */
         bool exact;       /* only a document with all tokens was looked for */
@@ -67,6 +70,8 @@ struct app_job {
     } store;
 };
 
+/* The argument of --evict, or its default. */
+const char *app_job_when(const struct app_args *args);
 /* Reads the arguments of --evict and --evict-every (NULL = not given) into the rules. Returns an exit code. */
 int app_job_rules(wnw_run *rules, const char *when, const char *every);
 /* Reads the argument of --mask-form (NULL = not given). Returns an exit code. */
@@ -117,6 +122,8 @@ int32_t app_job_n_compressed(const struct app_job *job);
 void app_job_notes(const struct app_job *job);
 /* Frees the session and then its engine, which need the model. */
 void app_job_end_session(struct app_job *job);
+/* How the prompt was read in chunks by --kv-peak or --chunk-slack, as JSON: {"chunk", "slack", "kv_peak_bytes"}; NULL where it was not, or without memory. */
+json_t *app_job_chunks(const struct app_job *job);
 /* What was chosen and why, as JSON; NULL where the policy was named, or without memory. */
 json_t *app_job_choice(const struct app_job *job);
 void app_job_close(struct app_job *job);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Failed assertions of ggml. ggml ends the process then; the command can at least print one line and leave no
+ * Failed assertions of ggml, and mapped files that are cut off. ggml ends the process then; the command can at least print one line and leave no
  * unfinished file. (The library does not install this: the hook belongs to the program.)
  */
 #include "cli/abort.h"
 
 #include "app/console.h"
+#include "app/cut.h"
 #include "app/output.h"
 
 #include <ggml.h>
@@ -22,4 +23,5 @@ static void last_words(const char *message)
 void cli_catch_aborts(void)
 {
     ggml_set_abort_callback(last_words);
+    app_catch_cuts();
 }

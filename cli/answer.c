@@ -112,15 +112,15 @@ static json_t *store_json(const struct app_job *job)
 json_t *cli_answer_json(const struct cli_answer *a, const struct app_job *job)
 {
     json_t *tokens = wnw__json_i32s(a->said.tokens, a->said.n_tokens);
-    return json_pack("{s:i, s:f, s:I, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o, s:o*, s:o*}",
-                     "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean, "kv_bytes_full",
-                     (json_int_t)job->kv_bytes_full, "kv_bytes", (json_int_t)job->kv_bytes, "kv_rotated",
-                     app_kv_rotates(&job->kv), "peak_rss_bytes", (json_int_t)app_peak_rss(), "load_ms",
-                     job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms, "ttft_ms",
-                     a->ttft_ms, "decode_tps", per_second(a->said.n_read, a->decode_ms), "prefill_tps",
-                     per_second(a->n_prefill, job->prefill_ms), "text", a->said.text ? a->said.text : "",
-                     a->said.n_text, "tokens", tokens, "choice", app_job_choice(job), "store",
-                     store_json(job));
+    return json_pack(
+        "{s:i, s:f, s:I, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s%, s:o, s:o*, s:o*, s:o*}",
+        "prompt_tokens", (int)job->n_tokens, "kept_tokens_mean", job->kept_mean, "kv_bytes_full",
+        (json_int_t)job->kv_bytes_full, "kv_bytes", (json_int_t)job->kv_bytes, "kv_rotated",
+        app_kv_rotates(&job->kv), "peak_rss_bytes", (json_int_t)app_peak_rss(), "load_ms", job->load_ms,
+        "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms, "ttft_ms", a->ttft_ms, "decode_tps",
+        per_second(a->said.n_read, a->decode_ms), "prefill_tps", per_second(a->n_prefill, job->prefill_ms),
+        "text", a->said.text ? a->said.text : "", a->said.n_text, "tokens", tokens, "choice",
+        app_job_choice(job), "store", store_json(job), "chunks", app_job_chunks(job));
 }
 
 int cli_answer_print(const struct cli_answer *a, const struct app_job *job)

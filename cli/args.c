@@ -217,6 +217,9 @@ static const struct app_option serve_options[] = {
      4611686018427387904.0, "0 to 4294967296G"},
     {"park-ratio", 0, APP_REAL, "R", NULL, "0", "fraction removed of a whole conversation that is parked",
      AT(park_ratio), 0, 0.9999999999999999, "at least 0 and less than 1"},
+    {"when-full", 0, APP_TEXT, "compress|refuse", NULL, "compress, unless the policy is full",
+     "for a conversation longer than the context: remove tokens from its middle, or refuse it", AT(when_full),
+     0, 0, NULL},
     {"host", 0, APP_TEXT, "ADDRESS", "127.0.0.1", NULL, "address to listen on", AT(host), 0, 0, NULL},
     {"port", 0, APP_INT, "PORT", "8080", NULL, "port to listen on, 0 = any", AT(port), 0, 65535,
      "0 to 65535"},
@@ -304,6 +307,12 @@ static const struct app_option ctl_page_options[] = {
      0, NULL},
 };
 APP_GROUP(cli_group_ctl_page, "Page", ctl_page_options);
+
+static const struct app_option ctl_why_options[] = {
+    {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:8080", NULL, "where the server is", AT(url), 0, 0, NULL},
+    {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key of the server", AT(api_key), 0, 0, NULL},
+};
+APP_GROUP(cli_group_ctl_why, "Server", ctl_why_options);
 
 static const struct app_option store_options[] = {
     {"store", 0, APP_TEXT, "DIR", NULL, NULL,

@@ -51,7 +51,7 @@ static int check(const char *path)
     snprintf(has, sizeof has, "%s %s", known ? version : "", known ? commit : "");
     dlclose(library);
     if (!known)
-        return app_fail(APP_BAD_INPUT, "%s brings no ggml that tells its version", path);
+        return app_fail(APP_BAD_INPUT, "%s contains no ggml that reports its version", path);
     if (strcmp(has, built) != 0)
         return app_fail(
             APP_BAD_INPUT,

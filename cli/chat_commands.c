@@ -10,17 +10,17 @@
 /* A line of the help has 40 columns. */
 const struct cli_chat_command cli_chat_commands[] = {
     [CHAT_FILE] = {"file", "PATH", "add a text to your turn"},
-    [CHAT_SYSTEM] = {"system", "TEXT", "begin anew under TEXT"},
-    [CHAT_POLICY] = {"policy", "RECIPE", "what stays, from now"},
+    [CHAT_SYSTEM] = {"system", "TEXT", "restart; system message"},
+    [CHAT_POLICY] = {"policy", "RECIPE", "method from now on"},
     [CHAT_SIZE] = {"size", "S", "how much: 0.5, 512, 64M"},
     [CHAT_STATS] = {"stats", NULL, "memory, context, speed"},
-    [CHAT_UNDO] = {"undo", NULL, "take back the last turn"},
-    [CHAT_RETRY] = {"retry", NULL, "answer it once more"},
-    [CHAT_REREAD] = {"reread", NULL, "read all by the new rules"},
-    [CHAT_SAVE] = {"save", "FILE", ".wkv: to go on; else text"},
+    [CHAT_UNDO] = {"undo", NULL, "remove the last turn"},
+    [CHAT_RETRY] = {"retry", NULL, "answer it again"},
+    [CHAT_REREAD] = {"reread", NULL, "apply policy to all turns"},
+    [CHAT_SAVE] = {"save", "FILE", ".wkv: session; else text"},
     [CHAT_NEW] = {"new", NULL, "forget all turns"},
     [CHAT_HELP] = {"help", NULL, "this list"},
-    [CHAT_QUIT] = {"quit", NULL, "end, as Ctrl-D does"},
+    [CHAT_QUIT] = {"quit", NULL, "end; so does Ctrl-D"},
 };
 
 static int unknown(const char *name)

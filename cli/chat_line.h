@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines from whoever talks: from a terminal that can be edited on (chat_edit.c), from another terminal or from a pipe. */
+/* Lines of the user: from a terminal that can be edited on (chat_edit.c), from another terminal or from a pipe. */
 #ifndef WNW_CLI_CHAT_LINE_H
 #define WNW_CLI_CHAT_LINE_H
 

@@ -254,7 +254,7 @@ static int check_room(const struct cli_chat *c, int32_t n)
     return app_fail(
         APP_BAD_INPUT,
         "this has %d tokens, and the context of %d has room for %lld; take turns back with /undo, "
-        "begin anew with /new, or start with --context endless",
+        "start again with /new, or start with --context endless",
         n, c->n_ctx, (long long)(room > 0 ? room : 0));
 }
 

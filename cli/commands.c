@@ -3,9 +3,8 @@
 #include "cli/commands.h"
 
 static const struct app_group *const run_groups[] = {
-    &app_group_model,  &app_group_input,    &app_group_policy,
-    &app_group_plugin, &cli_group_generate, &cli_group_store,
-    &app_group_mask,   &app_group_common,   NULL};
+    &app_group_model,    &app_group_input, &app_group_policy, &app_group_long,   &app_group_plugin,
+    &cli_group_generate, &cli_group_store, &app_group_mask,   &app_group_common, NULL};
 static const struct app_group *const plan_groups[] = {&app_group_model,
                                                       &app_group_input,
                                                       &app_group_policy,
@@ -15,13 +14,9 @@ static const struct app_group *const plan_groups[] = {&app_group_model,
                                                       NULL};
 static const struct app_group *const tokens_groups[] = {&app_group_model, &app_group_input, &cli_group_tokens,
                                                         &app_group_common, NULL};
-static const struct app_group *const ppl_groups[] = {&app_group_model,
-                                                     &cli_group_ppl,
-                                                     &app_group_policy,
-                                                     &app_group_plugin,
-                                                     &app_group_mask,
-                                                     &app_group_common,
-                                                     NULL};
+static const struct app_group *const ppl_groups[] = {
+    &app_group_model,  &cli_group_ppl,  &app_group_policy, &app_group_long,
+    &app_group_plugin, &app_group_mask, &app_group_common, NULL};
 static const struct app_group *const methods_groups[] = {&cli_group_methods, &app_group_common, NULL};
 static const struct app_group *const profile_show_groups[] = {&cli_group_profile_show, &app_group_common,
                                                               NULL};
@@ -47,6 +42,7 @@ static const struct app_group *const chat_groups[] = {&app_group_model,
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};
 static const struct app_group *const export_groups[] = {&cli_group_export, &app_group_common, NULL};
 static const struct app_group *const ctl_page_groups[] = {&cli_group_ctl_page, &app_group_common, NULL};
+static const struct app_group *const ctl_why_groups[] = {&cli_group_ctl_why, &app_group_common, NULL};
 static const struct app_group *const store_list_groups[] = {&cli_group_store_list, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&app_group_common, NULL};
 
@@ -239,6 +235,14 @@ const struct app_command cli_commands[] = {
      .groups = ctl_page_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_ctl_page},
+    {.name = "ctl why",
+     .about = "Prints where the tokens of a running server's last ten requests came from, and why prompts "
+              "were read again.",
+     .usage = "[--url URL] [--api-key KEY]",
+     .notes = "The newest request comes first. Texts are shown to the API key that sent them.",
+     .groups = ctl_why_groups,
+     .args_size = sizeof(struct cli_args),
+     .run = cli_ctl_why},
     {.name = "ppl",
      .first = "model file policy budget ratio prefix json help",
      .about = "Perplexity of a text, with the full cache or after compressing its first part.",

@@ -32,6 +32,7 @@ int cli_export(const struct app_args *args);
 int cli_serve(const struct app_args *args);
 int cli_worker(const struct app_args *args);
 int cli_ctl_page(const struct app_args *args);
+int cli_ctl_why(const struct app_args *args);
 int cli_profile_show(const struct app_args *args);
 int cli_profile_import(const struct app_args *args);
 

@@ -128,7 +128,7 @@ int cli_conversation_open(struct cli_conversation *t, json_t **note, int32_t *n_
     if (rc == APP_OK && !has_read(t, n, st))
         rc = app_fail(
             APP_BAD_INPUT,
-            "the model's template writes the conversation of '%s' otherwise than when it was stored", path);
+            "the model's template writes the conversation of '%s' differently than when it was stored", path);
     *n_read = (int32_t)n;
     return rc;
 }

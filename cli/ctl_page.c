@@ -7,10 +7,8 @@
 #include "cli/commands.h"
 #include "cli/http.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static int make_path(struct app_text *path, const struct cli_args *args)
 {
@@ -19,22 +17,6 @@ static int make_path(struct app_text *path, const struct cli_args *args)
             ? app_text_put(path, "/winnow/page?document=") && cli_server_escape(path, args->document)
             : app_text_put(path, "/winnow/page?slot=%d", args->of_slot == APP_UNSET ? 0 : (int)args->of_slot);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
-}
-
-/* What a reply that is no page says. */
-static int refused(int status, const struct app_text *body)
-{
-    json_t *o = body->s ? json_loadb(body->s, body->len, 0, NULL) : NULL;
-    const char *why = json_string_value(json_object_get(json_object_get(o, "error"), "message"));
-    const int rc =
-        status == 401 ? app_fail(APP_BAD_INPUT, "the server asks for a key; give it with --api-key")
-        : status == 404
-            ? app_fail(APP_BAD_INPUT, "the server has no such page; is it `winnow serve`, and this "
-                                      "version of it?")
-            : app_fail(status < 500 ? APP_BAD_INPUT : APP_FAILED, "the server says: %s",
-                       why ? why : "nothing that can be read");
-    json_decref(o);
-    return rc;
 }
 
 static int write_page(const struct app_text *page, const char *path)
@@ -69,7 +51,7 @@ int cli_ctl_page(const struct app_args *app)
     if (rc == APP_OK)
         rc = cli_server_get(&server, path.s, &status, &page);
     if (rc == APP_OK)
-        rc = status == 200 ? write_page(&page, app->out) : refused(status, &page);
+        rc = status == 200 ? write_page(&page, app->out) : cli_server_refused(status, &page);
     free(path.s);
     free(page.s);
     return rc;

@@ -79,6 +79,14 @@ static void print_memory(const json_t *memory)
            (int)json_integer_value(json_object_get(memory, "overcommit")));
 }
 
+/* A name from a folder or the environment, and room up to a column. */
+static void put_name(const char *name, size_t width)
+{
+    app_print_line(name);
+    for (size_t n = strlen(name); n < width; n++)
+        putchar(' ');
+}
+
 static void print_models(const json_t *models)
 {
     size_t i;
@@ -86,20 +94,14 @@ static void print_models(const json_t *models)
     json_array_foreach(models, i, m)
     {
         const char *state = !is(m, "present") ? "absent" : !is(m, "opens") ? "does not open" : "opens";
-        printf("%s%-20s %-14s", i ? "          " : "models    ", text_of(m, "name"), state);
+        fputs(i ? "          " : "models    ", stdout);
+        put_name(text_of(m, "name"), 20);
+        printf(" %-14s", state);
         if (is(m, "present"))
             printf("%8.1f MiB  ", (double)json_integer_value(json_object_get(m, "bytes")) / 1048576.0);
         app_print_line(is(m, "present") ? text_of(m, "path") : "");
         putchar('\n');
     }
-}
-
-/* A name from a folder or the environment, and room up to a column. */
-static void put_name(const char *name, size_t width)
-{
-    app_print_line(name);
-    for (size_t n = strlen(name); n < width; n++)
-        putchar(' ');
 }
 
 static void print_profiles(const json_t *profiles)
@@ -122,7 +124,9 @@ static void print_devices(const json_t *devices)
     json_t *dev;
     json_array_foreach(devices, i, dev)
     {
-        printf("%s%-8s ", i ? "          " : "devices   ", text_of(dev, "name"));
+        fputs(i ? "          " : "devices   ", stdout);
+        put_name(text_of(dev, "name"), 8);
+        putchar(' ');
         app_print_line(text_of(dev, "about"));
         print_size(",", dev, "total");
         putchar('\n');
@@ -148,7 +152,9 @@ void cli_doctor_print(const json_t *report)
     } else
         puts("backend   none");
     const char *server = text_of(json_object_get(report, "server"), "path");
-    printf("server    %s\n", *server ? server : "not built: make server");
+    printf("server    ");
+    put_name(*server ? server : "not built: make server", 0);
+    putchar('\n');
     print_profiles(json_object_get(report, "profiles"));
     const char *edited = text_of(json_object_get(report, "chat"), "edited_with");
     printf("chat      lines %s%s\n", *edited ? "are edited with " : "are taken as they come", edited);

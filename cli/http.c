@@ -4,6 +4,7 @@
 #include "app/console.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,5 +163,20 @@ int cli_server_get(const struct cli_server *s, const char *path, int *status, st
         close(fd);
     free(request.s);
     free(all.s);
+    return rc;
+}
+
+int cli_server_refused(int status, const struct app_text *body)
+{
+    json_t *o = body->s ? json_loadb(body->s, body->len, 0, NULL) : NULL;
+    const char *why = json_string_value(json_object_get(json_object_get(o, "error"), "message"));
+    const int rc =
+        status == 401 ? app_fail(APP_BAD_INPUT, "the server asks for a key; give it with --api-key")
+        : status == 404
+            ? app_fail(APP_BAD_INPUT, "the server has no such page; is it `winnow serve`, and this "
+                                      "version of it?")
+            : app_fail(status < 500 ? APP_BAD_INPUT : APP_FAILED, "the server says: %s",
+                       why ? why : "nothing that can be read");
+    json_decref(o);
     return rc;
 }

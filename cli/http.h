@@ -15,6 +15,8 @@ struct cli_server {
 int cli_server_parse(struct cli_server *s, const char *url);
 /* GET of a path. *status is that of the reply, and *body its bytes, which the caller frees. */
 int cli_server_get(const struct cli_server *s, const char *path, int *status, struct app_text *body);
+/* Says what a reply means that is not what was asked for. Returns an exit code. */
+int cli_server_refused(int status, const struct app_text *body);
 /* Adds text to a path with what no query may have as %XX. False if memory runs out. */
 bool cli_server_escape(struct app_text *path, const char *text);
 

@@ -65,7 +65,7 @@ static int check_pair(const struct shown *a, const struct shown *b)
     if (a->moved || b->moved)
         return app_fail(
             APP_BAD_INPUT,
-            "'%s' gave its entries new positions, which do not tell their tokens: it cannot be compared",
+            "'%s' gave its entries new positions, so that its tokens are unknown: it cannot be compared",
             a->moved ? a->path : b->path);
     if (a->n != b->n || (ta && tb && !json_equal(ta, tb)))
         return app_fail(APP_BAD_INPUT, "'%s' and '%s' are of different texts; compare files of the same one",

@@ -8,9 +8,9 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* A closed standard descriptor would be given to the next file that is opened, a model or an output, and
- * messages would be written into that file. /dev/null takes its place, opened for the opposite direction, so
- * that using the descriptor fails. */
+/* The next file that is opened, a model or an output, would get the number of a closed standard descriptor.
+ * Messages would then be written into that file. So /dev/null is opened in its place, for the opposite
+ * direction, and using the descriptor fails. */
 static bool hold_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

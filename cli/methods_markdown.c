@@ -290,7 +290,7 @@ static void print_parity(void)
         fputs(" | ", stdout);
         print_recipe(info.name);
         fputs(" | ", stdout);
-        print_paper(info.paper);
+        print_cell(info.paper);
         puts(" |");
     }
 }

@@ -191,7 +191,7 @@ int cli_plan(const struct app_args *args)
     struct app_job job;
     if (!args->out)
         return app_fail(APP_BAD_INPUT, "no output file; name one with -o");
-    if (strcmp(args->evict, "end") != 0)
+    if (args->evict && strcmp(args->evict, "end") != 0)
         return app_fail(APP_BAD_INPUT,
                         "--evict %s: a keep-plan is made at the end of the prompt; use --evict end",
                         args->evict);

@@ -139,13 +139,13 @@ static int print_result(const struct app_job *job, int32_t prefix, const struct 
                (double)job->kv_bytes_full / 1048576.0);
         return app_finish_stdout();
     }
-    json_t *o = json_pack("{s:f, s:f, s:i, s:i, s:o, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:o*}", "ppl",
-                          exp(mean), "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens",
-                          (int)prefix, "text_tokens", sc->n_text < 0 ? json_null() : json_integer(sc->n_text),
-                          "policy", wnw_policy_string(job->policy), "kept_tokens_mean", job->kept_mean,
-                          "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
-                          (json_int_t)job->kv_bytes, "load_ms", job->load_ms, "prefill_ms", job->prefill_ms,
-                          "compress_ms", job->compress_ms, "choice", app_job_choice(job));
+    json_t *o = json_pack(
+        "{s:f, s:f, s:i, s:i, s:o, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:o*, s:o*}", "ppl", exp(mean),
+        "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens", (int)prefix, "text_tokens",
+        sc->n_text < 0 ? json_null() : json_integer(sc->n_text), "policy", wnw_policy_string(job->policy),
+        "kept_tokens_mean", job->kept_mean, "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
+        (json_int_t)job->kv_bytes, "load_ms", job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms",
+        job->compress_ms, "choice", app_job_choice(job), "chunks", app_job_chunks(job));
     return app_print_json(o);
 }
 
@@ -176,7 +176,7 @@ int cli_ppl(const struct app_args *args)
     if (rc == APP_OK) {
         app_job_notes(&job);
         if (sc.n_text < 0)
-            app_note("read %d tokens of the text, which goes on far after them", job.n_tokens);
+            app_note("read %d tokens of the text, which is much longer", job.n_tokens);
         else if (job.n_tokens < sc.n_text)
             app_note("read %d of %d tokens of the text%s", job.n_tokens, sc.n_text,
                      args->n == APP_UNSET ? ", the model's context" : "");

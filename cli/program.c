@@ -53,7 +53,7 @@ static void print_first(FILE *f)
           "  winnow ask -c doc.wkv -p \"question\"                answers without reading it again\n"
           "  winnow chat -f doc.txt                             talks about it\n"
           "  winnow serve                                       serves a model over HTTP\n"
-          "  winnow doctor                                      says what works on this machine\n\n"
+          "  winnow doctor                                      checks this machine and installation\n\n"
           "-m FILE.gguf names your own model. `winnow --help` lists all commands.\n",
           f);
 }

@@ -176,7 +176,7 @@ static int check_model_kept(const struct cli_args *args, bool stored)
     if (!option || (!stored && !args->save && !args->state))
         return APP_OK;
     return app_fail(APP_BAD_INPUT,
-                    "%s changes the model, and %s are of the model as its file has it: leave one of them out",
+                    "%s changes the model, but %s belong to the unchanged model: leave one of them out",
                     option,
                     stored       ? "stored documents"
                     : args->save ? "slots in files (--save)"
@@ -379,6 +379,7 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
                                     {"WINNOW_SERVE_PARK", park},
                                     {"WINNOW_SERVE_PARK_DISK", disk},
                                     {"WINNOW_SERVE_PARK_RATIO", park_ratio},
+                                    {"WINNOW_SERVE_WHEN_FULL", args->when_full ? args->when_full : ""},
                                     {"WINNOW_SERVE_STATE", args->state ? args->state : ""},
                                     {"LLAMA_API_KEY", key_of(args)},
                                     {"WINNOW_PROFILE", profiles},
@@ -456,15 +457,15 @@ static int start(const struct cli_args *args, const char *server, const char *mo
 static void say_policy(const struct cli_args *args, const char *recipe)
 {
     if (strcmp(recipe, "full") == 0)
-        app_note("every request keeps its whole cache, unless it says otherwise (docs/use/server.md)");
+        app_note("every request keeps its whole cache, unless it sets a size (docs/use/server.md)");
     else if (asks_quality(args) && args->app.budget == APP_UNSET && isnan(args->app.ratio))
-        app_note("policy %s, as few entries as keep that, unless a request says otherwise", recipe);
+        app_note("policy %s, as few entries as preserve that quality, unless a request sets another", recipe);
     else if (args->app.budget != APP_UNSET)
-        app_note("policy %s, %lld entries a head, unless a request says otherwise", recipe,
+        app_note("policy %s, %lld entries a head, unless a request sets another size", recipe,
                  (long long)args->app.budget);
     else
-        app_note("policy %s, %.4g of what a prompt brings is removed, unless a request says otherwise",
-                 recipe, isnan(args->app.ratio) ? 0.5 : args->app.ratio);
+        app_note("policy %s, %.4g of each prompt is removed, unless a request sets another size", recipe,
+                 isnan(args->app.ratio) ? 0.5 : args->app.ratio);
 }
 
 static int check(const struct cli_args *args, const char *recipe)
@@ -475,6 +476,8 @@ static int check(const struct cli_args *args, const char *recipe)
         return app_fail(APP_BAD_INPUT, "--budget and --ratio exclude each other");
     if (args->save && access(args->save, W_OK | X_OK) != 0)
         return app_fail(APP_BAD_INPUT, "--save %s: %s", args->save, strerror(errno));
+    if (args->when_full && strcmp(args->when_full, "compress") != 0 && strcmp(args->when_full, "refuse") != 0)
+        return app_fail(APP_BAD_INPUT, "--when-full '%s': it is compress or refuse", args->when_full);
     if (args->park_disk != APP_UNSET && !args->state)
         return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
     int rc = check_rest(app, &has_key);

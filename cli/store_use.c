@@ -27,9 +27,12 @@ int cli_store_use_check(const struct cli_args *args)
         return app_fail(
             APP_BAD_INPUT,
             "--store keeps documents as they are before a question; give one with -f and --context-only");
-    if (a->evict_every || a->mask_heads)
+    if (a->evict_every || a->mask_heads || a->kv_peak > 0 || a->chunk_slack > 0)
         return app_fail(APP_BAD_INPUT, "--store does not go with %s",
-                        a->evict_every ? "--evict-every" : "--mask-heads");
+                        a->evict_every   ? "--evict-every"
+                        : a->mask_heads  ? "--mask-heads"
+                        : a->kv_peak > 0 ? "--kv-peak"
+                                         : "--chunk-slack");
     return APP_OK;
 }
 

@@ -46,7 +46,7 @@ const char *cli_stored_option(const struct app_args *args)
         return "--kv-tail";
     if (strcmp(args->kv_rotate, "on") != 0)
         return "--kv-rotate";
-    if (strcmp(args->evict, "end") != 0)
+    if (args->evict && strcmp(args->evict, "end") != 0)
         return "--evict";
     return NULL;
 }
@@ -74,7 +74,7 @@ int cli_stored_check_prompt(const wnw_stored *st, const wnw_prompt *prompt, cons
         return APP_OK;
     return app_fail(
         APP_BAD_INPUT,
-        "the model's template writes the document of '%s' otherwise than when it was stored; store it "
+        "the model's template writes the document of '%s' differently than when it was stored; store it "
         "again with `winnow compress`",
         path);
 }

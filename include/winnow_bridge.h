@@ -35,7 +35,7 @@ WNW_API int wnw_bridge_register(void);
 WNW_API int wnw_bridge_wrap(const char *names);
 
 /* Serves a device to other machines with ggml's RPC at "HOST:PORT", until the process ends: a server for one program at a time. device: its
- * name in ggml's registry; NULL: a GPU where there is one, else the CPU with winnow's kernels. Whoever can connect can run code in this
+ * name in ggml's registry; NULL: a GPU where there is one, else the CPU with winnow's kernels. Anyone who can connect can run code in this
  * process. Returns only errors: E_ARG, E_BACKEND. */
 WNW_API int wnw_bridge_worker(const char *address, const char *device, int32_t n_threads);
 /* Whether only programs of this machine can connect to an address "HOST:PORT". */

@@ -22,7 +22,7 @@ WNW_API void wnw_chat_free(wnw_chat *c);
 
 /* Adds a user's turn and makes *out, which is released with wnw_prompt_free. `begin` is text with which the answer begins. All may be NULL. Before an answer, a
  * document of NULL asks another question about the same document in place of the last, and *out begins after the document; later,
- * "" parts the question from the header before it, and NULL does not. Where a template writes earlier turns otherwise than before
+ * "" parts the question from the header before it, and NULL does not. Where a template writes earlier turns differently than before
  * (without the reasoning in answers), n_past is smaller than the number of tokens so far: a session that has read more goes back
  * to it (wnw_session_rewind). Nothing changes on failure. Errors: E_ARG (no text; a document while an answer is missing), those of
  * wnw_prompt_build. */

@@ -607,6 +607,10 @@ typedef struct wnw_run_more {
      * of theirs are followed. The list and the policies in it need not outlive the call. */
     int32_t n_policies;
     const wnw_policy *const *policies;
+    /* CHUNK: while chunks follow, this times the size stays, and after the last chunk the size. An entry is then dropped for
+     * good only after more of the text was seen. 0 or 1 = the size after each chunk. E_RANGE: another number below 1, or one
+     * that is not finite. E_ARG: without CHUNK, without a size, or for a recursive policy, which judges each block once. */
+    double chunk_slack;
 } wnw_run_more;
 
 WNW_DEFAULT(wnw_run_more, wnw_run_more_default)

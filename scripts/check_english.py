@@ -22,9 +22,9 @@ MOST_WORDS = 30  # of a sentence in a comment or page
 MOST_SUBJECT = 72
 
 # Each is a word that hides another one, or a clause that a reader has to turn round: behind (after), beside (next to, compared with), anew (again),
-# at hand (available), of ours (winnow's), stands (is), is told (is printed), apart (separate), none of (no).
+# at hand (available), of ours (winnow's), stands (is), is told (is printed), apart (separate), none of (no), whoever (anyone who), for want of (because ... ran out), otherwise than (differently than).
 WORDS = re.compile(
-    r"\b(behind|besides?|anew|at hand|of ours|so many|what there is|whatever|stands?|of which|in which the|that there (?:is|are)|(?:is|are) told|apart|none of (?:that|these|it|them))\b",
+    r"\b(behind|besides?|anew|at hand|of ours|so many|what there is|whatever|stands?|of which|in which the|that there (?:is|are)|(?:is|are) told|apart|none of (?:that|these|it|them)|whoever|for want of|otherwise than)\b",
     re.I)
 # Not written by us, or quoted.
 LEFT_OUT = re.compile(r"^(LICENSE|NOTICE|records/|eval/data/|share/text/|tests/(chat|eval|fuzz|golden|metrics)/|docs/reference/methods\.md$|examples/document\.txt$|tests/newcomer/)")

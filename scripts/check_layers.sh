@@ -243,8 +243,7 @@ CIRCLES = {
         "bridge bridge_access bridge_apply bridge_buffer bridge_contacts bridge_drive bridge_drive_look bridge_facts "
         "bridge_fuse bridge_gates bridge_graph bridge_input bridge_matmul bridge_nodes bridge_observe bridge_plan "
         "bridge_policy bridge_record bridge_rows bridge_run bridge_sample bridge_sequence bridge_store bridge_track "
-        "bridge_watch wrap wrap_buffer wrap_graph wrap_host wrap_look wrap_mirror wrap_rect wrap_remote wrap_rows wrap_run "
-        "wrap_taps wrap_watch",
+        "bridge_watch",
     ],
 }
 CALLED = re.compile(r"\b(\w+)\s*\(")

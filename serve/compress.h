@@ -24,4 +24,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq);
 /* Compresses a whole slot that is about to be parked, and then to be used for something else, by --park-ratio. */
 void serve_compress_parked(struct serve_watched *w, int32_t seq);
 
+/* Compresses some tokens of a slot further, to n entries a head, by the fallback policy: wnw_last_error() says why not. */
+bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, int32_t to, int32_t n);
+
 #endif

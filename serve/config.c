@@ -2,6 +2,7 @@
 /* What `winnow serve` sets in the environment, and the device WINNOW, both before the server's main. */
 #include "serve/config.h"
 
+#include "app/cut.h"
 #include "app/values.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
@@ -223,6 +224,16 @@ static const char *names_of(const char *variable)
     return list;
 }
 
+/* Without a word, it is as the policy: one that keeps everything has nothing to remove. */
+static void read_when_full(struct serve_config *config)
+{
+    const char *text = text_of("WINNOW_SERVE_WHEN_FULL");
+    config->makes_room = *text ? strcmp(text, "compress") == 0 : !serve_keeps_all(&config->want);
+    if (*text && !config->makes_room && strcmp(text, "refuse") != 0)
+        refuse_value("WINNOW_SERVE_WHEN_FULL", "compress or refuse");
+    config->makes_room = config->makes_room && WNW_SERVE_ROUTES;
+}
+
 static void read_environment(struct serve_config *config)
 {
     const char *recipe = getenv("WINNOW_SERVE_POLICY");
@@ -253,6 +264,7 @@ static void read_environment(struct serve_config *config)
                      "has no documents and no cap (--document, --kv-bytes)");
     read_documents(config, documents);
     read_parks(config);
+    read_when_full(config);
 }
 
 /* Whether an option or a variable of llama.cpp gives the model a projector. */
@@ -269,6 +281,7 @@ __attribute__((constructor(SERVE_FIRST))) static void begin(int argc, char **arg
 {
     serve_memory_begin();
     wnw_set_log(say, NULL);
+    app_catch_cuts();
     const int status = wnw_bridge_register();
     if (status != WNW_OK)
         refuse_status(status);

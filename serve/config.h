@@ -22,6 +22,7 @@ struct serve_config {
     uint64_t park, park_disk; /* bytes of parked prompts, in memory and on disk */
     const char *state;        /* the folder of parked prompts; NULL: they are in memory alone */
     double park_ratio;        /* what is removed of a whole slot that is parked; 0 = nothing */
+    bool makes_room;          /* where a conversation is longer than the context (stretch.h) */
     bool media;              /* images or sounds may come, in texts of any length */
     const char *profiles;    /* files, with ':' between them; "" = none */
     const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */

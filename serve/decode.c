@@ -6,6 +6,7 @@
 #include "serve/compress.h"
 #include "serve/document_cells.h"
 #include "serve/sample.h"
+#include "serve/stretch.h"
 
 #include <llama.h>
 
@@ -74,7 +75,7 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
         w->held[seq].unnoted = w->held[seq].unnoted && w->sequences.of[seq].n > 0;
     }
     serve_watched_observe(w);
-    if (needs_room(w, b))
+    if (needs_room(w, b) || !serve_stretch_make(w, b))
         return false;
     serve_sample_feed(w, b);
     for (int32_t seq = 0; seq < w->n_slots; seq++)
@@ -120,7 +121,8 @@ void serve_decode_rows(const int32_t *cells, int32_t n, int32_t n_cells, void *u
             if (row->seqs >> seq & 1) {
                 if (w->held[seq].n_unknown > 0 && w->sequences.of[seq].n == 0)
                     learn(w, seq, i, cells[i], row->pos);
-                serve_sequences_add(&w->sequences, seq, row->pos, cells[i], row->token);
+                if (serve_sequences_add(&w->sequences, seq, row->pos, cells[i], row->token))
+                    w->sequences.of[seq].at[w->sequences.of[seq].n - 1] = row->at;
                 noted = noted || w->rule[seq].notes;
             }
         if (!noted)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // llama.cpp's server looks at one task that it has put off each time a slot becomes free. Where that task leaves the slot free, as a save
-// does, or fails at once, no slot becomes free again for the next one, which would wait for ever on an idle server. So whoever is through
+// does, or fails at once, no slot becomes free again for the next one, which would wait for ever on an idle server. So each thread that is through
 // with a request has one looked at. Requests that claim their slots (slots_claim.c) are never put off; those of other routes may be.
 #include "serve/deferred.hpp"
 

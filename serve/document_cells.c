@@ -54,7 +54,7 @@ static void check_type(const struct llama_context_params *params, int32_t d)
 void serve_document_cells_room(const struct llama_model *model, struct llama_context_params *params)
 {
     char line[SERVE_TEXT];
-    const int32_t n_most = llama_model_n_ctx_train(model);
+    const int32_t n_most = REAL(llama_model_n_ctx_train)(model);
     if (serve_documents_n() == 0)
         return;
     if (llama_model_is_hybrid(model) || llama_model_is_recurrent(model))

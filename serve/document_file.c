@@ -106,7 +106,8 @@ static bool load_text(struct serve_document_file *d, const char *path, char *wha
     text.cap = text.len + 1;
     if (!text.s) {
         char line[SERVE_TEXT];
-        snprintf(line, sizeof line, "cannot read %.200s: %s", path, strerror(errno));
+        snprintf(line, sizeof line, "cannot read %.200s: %s", path,
+                 errno == EINVAL ? "it is not a regular file; copy it to one" : strerror(errno));
         return complain(what, line);
     }
     const bool good = clean(&text, path, what);

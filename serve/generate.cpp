@@ -33,8 +33,20 @@ struct passed_reply : kept_reply {
     passed_reply(std::unique_ptr<held> s, std::unique_ptr<request> q, server_http_res_ptr r)
         : kept_reply(std::move(q), std::move(r)), slot(std::move(s))
     {
-        if (slot)
-            headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
+        if (!slot)
+            return;
+        headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
+        if (const int32_t n = serve_slots_removed(slot->claim.slot))
+            set_removed(n);
+    }
+    // Says how many tokens of the conversation are there no more. A stream says it in the header alone, as far as it is known then.
+    void set_removed(int32_t n)
+    {
+        headers["X-Winnow-Removed"] = std::to_string(n);
+        if (inner->is_stream() || status != 200)
+            return;
+        if (const c_text said{serve_reply_add_removed(data.data(), data.size(), n)})
+            data = said.get();
     }
     ~passed_reply() override
     {
@@ -133,7 +145,7 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
     if (!refused && r.chat)
         r.ask.want.n_protected = header_of(req, r);
     if (!refused && r.ask.behind > 0 && !serve_request_put_document(&r))
-        return refuse(400, "winnow.document: no message is there that it could stand in", "winnow.document");
+        return refuse(400, "winnow.document: the request has no message to put it into", "winnow.document");
     if (!refused && r.ask.behind > 0)
         refused = take_chat(r);
     if (!refused && r.chat)
@@ -177,6 +189,50 @@ server_http_res_ptr pass(const handler &route, const server_http_req &req, std::
     auto inner = std::make_unique<request>(req, std::move(body));
     auto res = call(route, inner->of);
     return std::make_unique<passed_reply>(std::move(slot), std::move(inner), std::move(res));
+}
+
+// Whether a prompt may be longer than `most` tokens with its answer. A text has at most as many tokens as bytes, and few that are of no text.
+bool may_exceed(const serve_request &r, int32_t most)
+{
+    enum { SPARE = 64 };
+    const int64_t n = r.ask.n_prompt > 0 ? r.ask.n_prompt : static_cast<int64_t>(r.ask.key_len) + SPARE;
+    return r.is_open || n + r.ask.n_predict >= most;
+}
+
+// What is done where the prompt or its answer reaches the end of the context: room is made, or it is refused, or ends there.
+server_http_res_ptr look_at_length(const server_http_req &req, serve_request &r)
+{
+    const char *why;
+    const int32_t most = serve_slots_most(&why);
+    const bool keeps_all = serve_keeps_all(&r.ask.want), has_space = r.ask.want.n_protected <= most / 4;
+    if (r.full == SERVE_FULL_COMPRESS && (most == 0 || keeps_all || !has_space)) {
+        const std::string said =
+            std::string("winnow.full: no room can be made: ") +
+            (most == 0 ? why
+             : keeps_all
+                 ? "the policy keeps everything; give another one, as keydiff, with a ratio or a budget"
+                 : "the system message and the tools take more than a quarter of the context");
+        return refuse(400, said.c_str(), "winnow.full");
+    }
+    if (most == 0)
+        return nullptr;
+    r.ask.refuses = r.full == SERVE_FULL_REFUSE || keeps_all || !has_space ||
+                    (r.full == SERVE_FULL_UNSAID && r.form == SERVE_FORM_PROMPT);
+    r.most_answer = most;
+    if (!r.ask.refuses && r.ask.n_slots == 1) { // no more is there at once, which a cap counts
+        r.ask.n_predict = std::min<int64_t>(r.ask.n_predict, most);
+        r.ask.n_prompt = std::min<int64_t>(r.ask.n_prompt, most - r.ask.n_predict);
+    }
+    if (!r.ask.refuses || r.n_prompts > 1 || !may_exceed(r, most))
+        return nullptr;
+    if (r.ask.n_prompt == 0)
+        if (auto refused = count(req, r))
+            return refused;
+    if (r.ask.n_prompt >= most)
+        return reply(400, c_text(serve_error_too_long(r.ask.n_prompt, most,
+                                                      r.form == SERVE_FORM_PROMPT ? "prompt" : "messages")));
+    r.most_answer = most - r.ask.n_prompt;
+    return nullptr;
 }
 
 // Puts the document into the slot, if it is not there, and passes the request on.
@@ -238,6 +294,8 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
         return refused;
     if (p.r.ask.behind > 0 && !stands_behind(req, p.r))
         return stands_elsewhere(p.r);
+    if ((refused = look_at_length(req, p.r)))
+        return refused;
     switch (serve_slots_claim(&p.r.ask, &claim, why)) {
     case SERVE_GONE:
         return refuse(503, "the client has left", nullptr);

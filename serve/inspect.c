@@ -3,96 +3,57 @@
 
 #include "app/page.h"
 #include "serve/own_names.h"
+#include "serve/tickets.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Tickets ---- */
 
-static const char file_prefix[] = SERVE_FILE_LOOK;
-
-/* Requests that wait. */
-struct wait {
-    int32_t ticket;
+/* What was seen, or why not. */
+struct view {
     json_t *seen;
     char why[SERVE_TEXT];
-    struct wait *next;
 };
 
 /* One for the process. */
-static struct {
-    pthread_mutex_t lock;
-    struct wait *first;
-    int32_t n;
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct serve_tickets all = SERVE_TICKETS;
 
 int32_t serve_inspect_begin(void)
 {
-    struct wait *x = calloc(1, sizeof *x);
-    if (!x)
-        return -1;
-    strcpy(x->why, "the server could not look at it now");
-    pthread_mutex_lock(&all.lock);
-    x->ticket = all.n++;
-    x->next = all.first;
-    all.first = x;
-    const int32_t ticket = x->ticket;
-    pthread_mutex_unlock(&all.lock);
-    return ticket;
+    return serve_ticket_new(&all);
 }
 
 void serve_inspect_give(int32_t ticket, json_t *seen, const char *why)
 {
-    pthread_mutex_lock(&all.lock);
-    struct wait *x = all.first;
-    while (x && x->ticket != ticket)
-        x = x->next;
-    if (x && !x->seen) {
-        x->seen = seen;
-        snprintf(x->why, sizeof x->why, "%s", why);
-    } else {
-        json_decref(seen); /* nobody waits any more */
+    struct view *v = calloc(1, sizeof *v);
+    if (v) {
+        v->seen = seen;
+        snprintf(v->why, sizeof v->why, "%s", why);
     }
-    pthread_mutex_unlock(&all.lock);
+    if (v && serve_ticket_give(&all, ticket, v))
+        return;
+    json_decref(seen); /* nobody waits any more */
+    free(v);
 }
 
 json_t *serve_inspect_end(int32_t ticket, char *why)
 {
-    json_t *seen = NULL;
-    snprintf(why, SERVE_TEXT, "out of memory");
-    pthread_mutex_lock(&all.lock);
-    for (struct wait **at = &all.first; *at; at = &(*at)->next) {
-        struct wait *x = *at;
-        if (x->ticket != ticket)
-            continue;
-        seen = x->seen;
-        memcpy(why, x->why, sizeof x->why);
-        *at = x->next;
-        free(x);
-        break;
-    }
-    pthread_mutex_unlock(&all.lock);
+    struct view *v = serve_ticket_end(&all, ticket);
+    json_t *seen = v ? v->seen : NULL;
+    snprintf(why, SERVE_TEXT, "%s", v ? v->why : "the server could not look at it now");
+    free(v);
     return seen;
 }
 
 void serve_inspect_file(int32_t ticket, int32_t document, char name[64])
 {
-    snprintf(name, 64, "%s%d.%d", file_prefix, (int)ticket, (int)document);
+    serve_ticket_file(name, SERVE_FILE_LOOK, ticket, document);
 }
 
 bool serve_inspect_of_file(const char *path, int32_t *ticket, int32_t *document)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    int of_ticket, of_document, n = 0;
-    if (strncmp(name, file_prefix, sizeof file_prefix - 1) != 0 ||
-        sscanf(name + sizeof file_prefix - 1, "%d.%d%n", &of_ticket, &of_document, &n) != 2 ||
-        name[sizeof file_prefix - 1 + (size_t)n])
-        return false;
-    *ticket = of_ticket;
-    *document = of_document;
-    return true;
+    return serve_ticket_of_file(path, SERVE_FILE_LOOK, ticket, document);
 }
 
 /* ---- The page ---- */

@@ -159,7 +159,9 @@ json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot
     struct held_tokens x = {.w = w,
                             .vocab = llama_model_get_vocab(model),
                             .cells = q->cell,
-                            .ids = n >= q->n ? ids : NULL,
+                            .ids = document < 0 && serve_sequences_removed(&w->sequences, seq) > 0 ? q->token
+                                   : n >= q->n                                                     ? ids
+                                                                                                   : NULL,
                             .n = q->n,
                             .n_header = header_of(w, document, seq),
                             .policy = policy_of(w, &w->held[seq])};

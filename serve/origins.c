@@ -129,7 +129,7 @@ static bool is_own_origin(const struct serve_doors *doors, const struct authorit
            same_text(a.host, a.n, host->host, host->n) && port_of(&a, tls) == port_of(host, doors->tls);
 }
 
-/* Origins that whoever started the server has named. */
+/* Origins that the server's options name. */
 static bool is_allowed(const struct serve_doors *doors, const char *origin)
 {
     struct authority a;

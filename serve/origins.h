@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who may ask: whether a request comes from a program, from a page of the server's own, or from a page of somebody else. A browser lets any
- * page send requests to any address. It says where a page is from (Origin, Sec-Fetch-Site) and by which name the server was found (Host). A name of
- * somebody else that leads to this machine makes a foreign page look like one of the server's own, so names are checked as well.
+ * Which requests are allowed: those of programs and of the server's own page, not those of other pages. A browser lets any page send requests
+ * to any address. It reports the page's origin (Origin, Sec-Fetch-Site) and the server's name (Host). A foreign name may resolve to this machine,
+ * and its page would then look like the server's own. So names are checked as well.
  */
 #ifndef WNW_SERVE_ORIGINS_H
 #define WNW_SERVE_ORIGINS_H

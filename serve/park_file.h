@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Whoever brought a prompt: SHA-256 of the key of the API that came with it. */
+/* The client of a prompt: SHA-256 of the API key that came with it. */
 struct serve_owner {
     uint8_t id[SERVE_SHA256];
 };

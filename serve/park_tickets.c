@@ -2,86 +2,46 @@
 /* Slots on their way from the decoding thread to a request that parks them. */
 #include "serve/own_names.h"
 #include "serve/parks.h"
+#include "serve/tickets.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-
-static const char file_prefix[] = SERVE_FILE_PARK;
-
-struct wait {
-    int32_t ticket;
-    bool given;
-    struct serve_slot_read slot;
-    struct wait *next;
-};
 
 /* One for the process. */
-static struct {
-    pthread_mutex_t lock;
-    struct wait *first;
-    int32_t n;
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct serve_tickets all = SERVE_TICKETS;
 
-int32_t serve_park_ticket(char name[48], bool replaced)
+int32_t serve_park_ticket(char name[SERVE_TICKET_NAME], bool replaced)
 {
-    struct wait *x = calloc(1, sizeof *x);
-    if (!x)
-        return -1;
-    pthread_mutex_lock(&all.lock);
-    x->ticket = all.n;
-    all.n = all.n < INT32_MAX ? all.n + 1 : 0;
-    x->next = all.first;
-    all.first = x;
-    const int32_t ticket = x->ticket;
-    pthread_mutex_unlock(&all.lock);
-    snprintf(name, 48, "%s%d.%d", file_prefix, (int)ticket, (int)replaced);
+    const int32_t ticket = serve_ticket_new(&all);
+    serve_ticket_file(name, SERVE_FILE_PARK, ticket, replaced);
     return ticket;
 }
 
 void serve_park_give(int32_t ticket, struct serve_slot_read *slot)
 {
-    pthread_mutex_lock(&all.lock);
-    struct wait *x = all.first;
-    while (x && x->ticket != ticket)
-        x = x->next;
-    if (x && !x->given) {
-        x->slot = *slot;
-        x->given = true;
+    struct serve_slot_read *copy = malloc(sizeof *copy);
+    if (copy)
+        *copy = *slot;
+    if (copy && serve_ticket_give(&all, ticket, copy)) {
         *slot = (struct serve_slot_read){0};
+        return;
     }
-    pthread_mutex_unlock(&all.lock);
+    free(copy);
     serve_slot_read_clear(slot); /* nobody waits for it */
 }
 
 bool serve_park_end(struct serve_slot_read *out, int32_t ticket)
 {
-    bool given = false;
-    *out = (struct serve_slot_read){0};
-    pthread_mutex_lock(&all.lock);
-    for (struct wait **at = &all.first; *at; at = &(*at)->next) {
-        struct wait *x = *at;
-        if (x->ticket != ticket)
-            continue;
-        given = x->given;
-        *out = x->slot;
-        *at = x->next;
-        free(x);
-        break;
-    }
-    pthread_mutex_unlock(&all.lock);
-    return given;
+    struct serve_slot_read *given = serve_ticket_end(&all, ticket);
+    const bool has = given != NULL;
+    *out = has ? *given : (struct serve_slot_read){0};
+    free(given);
+    return has;
 }
 
 bool serve_park_of_file(const char *path, int32_t *ticket, bool *replaced)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    int n = 0, of = 0, all_of_it = 0;
-    if (strncmp(name, file_prefix, sizeof file_prefix - 1) != 0 ||
-        sscanf(name + sizeof file_prefix - 1, "%d.%d%n", &of, &all_of_it, &n) != 2 ||
-        name[sizeof file_prefix - 1 + (size_t)n])
-        return false;
-    *ticket = of;
+    int32_t all_of_it = 0;
+    const bool is = serve_ticket_of_file(path, SERVE_FILE_PARK, ticket, &all_of_it);
     *replaced = all_of_it != 0;
-    return true;
+    return is;
 }

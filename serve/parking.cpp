@@ -54,7 +54,7 @@ bool put(const server_http_req &req, int32_t slot, serve_slot_read &read)
 
 void park(const server_http_req &req, serve_claim &claim, serve_lost &lost)
 {
-    char name[48];
+    char name[SERVE_TICKET_NAME];
     unpacked slot;
     const int32_t ticket = serve_park_ticket(name, lost.replaced);
     if (ticket < 0)

@@ -386,8 +386,8 @@ static int read_one(struct serve_slot_read *out, const struct parked *p)
     return rc;
 }
 
-/* What cannot be read is passed over from now on. A file that is whole may be of use to a server with other options. One that was
- * not read for want of memory or of descriptors may be of use to the next server. */
+/* What cannot be read is passed over from now on. A file that is whole may be of use to a server with other options. One that the system does
+ * not let be read now is left to the next server. */
 static void pass_over(struct parked *p, int rc)
 {
     app_note("a parked prompt of %d tokens is passed over: %s", (int)p->about.n_tokens, wnw_last_error());

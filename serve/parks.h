@@ -3,7 +3,7 @@
  * Conversations from which a slot was taken: packed as slot_file.h packs them, in memory up to a limit, and in a folder up to another one.
  * What was used least recently goes first. For any thread.
  *
- * Each belongs to whoever brought its prompt. A prompt that is parked again replaces the shorter one that it begins with.
+ * Each belongs to the client of its prompt. A prompt that is parked again replaces the shorter one that it begins with.
  * With a folder, a thread writes each to its file soon after it was parked, so that it is there after a crash.
  */
 #ifndef WNW_SERVE_PARKS_H
@@ -12,6 +12,7 @@
 #include "serve/park_file.h"
 #include "serve/slot_file.h"
 #include "serve/slots.h"
+#include "serve/tickets.h"
 
 #include <stdio.h>
 
@@ -49,7 +50,7 @@ void serve_park_slots(void);
 
 /* A request that has a slot saved takes a ticket; the slot is saved under a name that says it. The decoding thread gives the slot, and who has the
  * ticket gets it: false: nothing was given. */
-int32_t serve_park_ticket(char name[48], bool replaced);
+int32_t serve_park_ticket(char name[SERVE_TICKET_NAME], bool replaced);
 void serve_park_give(int32_t ticket, struct serve_slot_read *slot);
 bool serve_park_end(struct serve_slot_read *out, int32_t ticket);
 /* Whether a path is such a name; sets *ticket, and *replaced: nothing of the slot is used after it was parked. */

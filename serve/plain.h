@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A document's text is plain: what looks like a control token in it is text, as everywhere in winnow. The server tokenises a prompt as one
- * text, with the control tokens that the chat template wrote; so a thread says where the document is in the text that it will have
- * tokenised, and libllama's function is called for the parts of that text.
+ * text, with the control tokens that the chat template wrote. So a thread says where the document is in the text. libllama's function is
+ * then called for each part of it.
  */
 #ifndef WNW_SERVE_PLAIN_H
 #define WNW_SERVE_PLAIN_H

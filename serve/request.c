@@ -99,6 +99,15 @@ static int read_document(struct serve_ask *ask, const json_t *v, char *why, cons
     return fail(why, param, "winnow.document", what);
 }
 
+static int read_full(enum serve_full *full, const json_t *v, char *why, const char **param)
+{
+    const char *text = json_is_string(v) ? json_string_value(v) : "";
+    if (strcmp(text, "compress") != 0 && strcmp(text, "refuse") != 0)
+        return fail(why, param, "winnow.full", "it is \"compress\" or \"refuse\"");
+    *full = *text == 'c' ? SERVE_FULL_COMPRESS : SERVE_FULL_REFUSE;
+    return 0;
+}
+
 static int read_key(struct serve_request *r, const char *key, const json_t *v, char *why, const char **param)
 {
     if (strcmp(key, "policy") == 0)
@@ -111,8 +120,10 @@ static int read_key(struct serve_request *r, const char *key, const json_t *v, c
         return read_reuse(&r->ask, v, why, param);
     if (strcmp(key, "document") == 0)
         return read_document(&r->ask, v, why, param);
+    if (strcmp(key, "full") == 0)
+        return read_full(&r->full, v, why, param);
     snprintf(why, SERVE_TEXT,
-             "winnow has no key '%.60s'; it has policy, budget or ratio, reuse, and document", key);
+             "winnow has no key '%.60s'; it has policy, budget or ratio, reuse, full, and document", key);
     *param = "winnow";
     return 400;
 }
@@ -124,7 +135,7 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
     int status = 0;
     if (!json_is_object(field))
         return fail(why, param, "winnow",
-                    "it is an object with policy, budget or ratio, reuse, and document");
+                    "it is an object with policy, budget or ratio, reuse, full, and document");
     if (!serve_slots_by_request())
         return fail(why, param, "winnow",
                     "this model has recurrent layers: the server's own policy holds for all requests");
@@ -214,6 +225,14 @@ static int check_document(const struct serve_request *r, char *why, const char *
     return 0;
 }
 
+/* The contexts that it may be long: more than one, if room is made for it (generate.cpp). */
+static int32_t times_of(const struct serve_request *r)
+{
+    const bool refuses = r->full == SERVE_FULL_REFUSE || serve_keeps_all(&r->ask.want) ||
+                         (r->full == SERVE_FULL_UNSAID && r->form == SERVE_FORM_PROMPT);
+    return refuses ? 1 : serve_slots_times();
+}
+
 static int read_object(struct serve_request *r, char *why, const char **param)
 {
     json_t *field = json_incref(json_object_get(r->body, "winnow"));
@@ -223,7 +242,7 @@ static int read_object(struct serve_request *r, char *why, const char **param)
     if (!status && field)
         status = read_field(r, field, why, param);
     json_decref(field);
-    if (!status && serve_request_is_long(r->body, param))
+    if (!status && serve_request_is_long(r->body, times_of(r), param))
         status = fail(why, param, *param, "it is longer than any prompt that the context holds");
     read_answer(r);
     status = status ? status : read_slots(r, why, param);
@@ -271,7 +290,7 @@ int serve_request_check_other(json_t *body, int form, char *why, const char **pa
     if (json_object_get(body, "winnow"))
         return fail(why, param, "winnow",
                     "this route would not follow it; /v1/chat/completions and /v1/completions would");
-    if (serve_request_is_long(body, param))
+    if (serve_request_is_long(body, 1, param))
         return fail(why, param, *param, "it is longer than any prompt that the context holds");
     if (form >= 0)
         return check_fields(body, (enum serve_form)form, why, param);
@@ -304,14 +323,17 @@ void serve_request_free(struct serve_request *r)
     *r = (struct serve_request){0};
 }
 
-/* Where there is a cap, an answer whose length nobody said ends where its room does. */
+/* An answer ends where its room does: that of the cap, where nobody said its length, and that of the context. */
 static bool bound_answer(const struct serve_request *r, json_t *body)
 {
-    if (!r->is_open || serve_settings()->cap == 0)
+    int64_t n = r->is_open && serve_settings()->cap == 0 ? INT64_MAX : r->ask.n_predict;
+    if (r->most_answer > 0 && n > r->most_answer)
+        n = r->most_answer;
+    else if (!r->is_open || serve_settings()->cap == 0)
         return true;
     for (size_t i = 0; i < N_ANSWER_KEYS; i++)
         json_object_del(body, answer_keys[i]);
-    return json_object_set_new(body, serve_fields_answer(r->form), json_integer(r->ask.n_predict)) == 0;
+    return json_object_set_new(body, serve_fields_answer(r->form), json_integer(n)) == 0;
 }
 
 char *serve_request_body(const struct serve_request *r)

@@ -12,6 +12,9 @@ extern "C" {
 
 struct json_t;
 
+/* What is to be done where it is longer than the context. */
+enum serve_full { SERVE_FULL_UNSAID, SERVE_FULL_COMPRESS, SERVE_FULL_REFUSE };
+
 struct serve_request {
     struct serve_ask ask;
     struct json_t *body; /* as it is passed on */
@@ -20,6 +23,8 @@ struct serve_request {
     enum serve_form form;
     bool has_field, is_open; /* is_open: it does not say how long the answer may be */
     bool has_media;          /* its prompt is no chat and has images or sounds */
+    enum serve_full full;
+    int64_t most_answer;     /* most tokens that fit, 0 = not known */
     int32_t n_prompts;       /* one after the other in one slot */
 };
 /* Reads a body; 0, or the HTTP status with why[SERVE_TEXT] and the field's name in param. What comes back in *r is to be freed in any case.
@@ -46,8 +51,8 @@ char *serve_request_passed(const struct serve_request *r, const struct serve_cla
 int serve_request_set_prompt(struct serve_request *r, char *why, const char **param);
 /* What is to be tokenised to know how long the prompt is, as a body to be freed; NULL: no memory. */
 char *serve_request_tokenize(const struct serve_request *r);
-/* Whether a text of the body has more bytes than any prompt can have, which need not be tokenised to know; *param is its field. */
-bool serve_request_is_long(const struct json_t *body, const char **param);
+/* Whether a text of the body has more bytes than a prompt of `times` contexts can have. It need not be tokenised to know. *param is its field. */
+bool serve_request_is_long(const struct json_t *body, int32_t times, const char **param);
 
 /* ---- Its messages (request_messages.c) ---- */
 

@@ -131,11 +131,12 @@ static uint64_t bytes_of(const json_t *v)
     return n;
 }
 
-bool serve_request_is_long(const json_t *body, const char **param)
+bool serve_request_is_long(const json_t *body, int32_t times, const char **param)
 {
     static const char *const keys[] = {"prompt",       "messages",     "input",        "content",    "system",
                                        "instructions", "input_prefix", "input_suffix", "input_extra"};
-    const uint64_t most = serve_slots_most_text();
+    const uint64_t one = serve_slots_most_text(),
+                   most = one > UINT64_MAX / (uint64_t)times ? UINT64_MAX : one * (uint64_t)times;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (bytes_of(json_object_get(body, keys[i])) > most) {
             *param = keys[i];

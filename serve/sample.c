@@ -58,7 +58,7 @@ static bool fits(const struct serve_watched *w, int32_t seq, int32_t n)
     const bool slides = llama_model_n_swa(llama_get_model(w->ctx)) > 0;
     return n <= (int32_t)(slides ? llama_n_ubatch(w->ctx) : llama_n_batch(w->ctx)) &&
            n <= w->sequences.n_cells - w->sequences.n_live &&
-           q->pos[q->n - 1] + n < llama_model_n_ctx_train(llama_get_model(w->ctx)) &&
+           q->pos[q->n - 1] + n < REAL(llama_model_n_ctx_train)(llama_get_model(w->ctx)) &&
            (cap == 0 || serve_watched_bytes_with(w, n) <= cap);
 }
 
@@ -95,7 +95,7 @@ static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t s
             serve_batch_add(rows, i, seq, q->token[t]);
             good = good && rows->n == i + 1;
             if (good)
-                rows->row[i].pos = pos;
+                rows->row[i].pos = rows->row[i].at = pos;
         }
     if (!good && batch)
         REAL(llama_batch_ext_free)(batch);

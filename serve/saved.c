@@ -59,7 +59,7 @@ static uint32_t ext_bytes(const struct llama_model *m)
 void serve_saved_open(const struct serve_watched *w)
 {
     const struct llama_model *m = llama_get_model(w->ctx);
-    const int32_t n_seq = (int32_t)llama_n_ctx_seq(w->ctx), n_train = llama_model_n_ctx_train(m);
+    const int32_t n_seq = (int32_t)REAL(llama_n_ctx_seq)(w->ctx), n_train = REAL(llama_model_n_ctx_train)(m);
     struct serve_slot_form form = {.n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m)),
                                    .n_most = n_seq < n_train ? n_seq : n_train,
                                    .n_cells = w->sequences.n_cells,
@@ -121,6 +121,9 @@ static int take_slot(struct serve_slot_file *file, uint8_t **state, int32_t *n_t
     *n_tokens = 0;
     memset(file, 0, sizeof *file); /* with what lies between its members, since it is written */
     file->n_tokens = n_notes;
+    if (!w->blind && serve_sequences_removed(&w->sequences, seq) > 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "room was made in it, and a file has no place for what was removed");
     WNW_TRY(serve_restore_count(n_tokens, notes, n_notes));
     if (w->blind)
         file->n_sequence = *n_tokens;
@@ -169,13 +172,12 @@ void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, in
 }
 
 /* The tokens of a slot, [*n], which the caller frees; NULL: not all are known, or no memory. */
-static int32_t *tokens_of(const struct serve_watched *w, int32_t seq, size_t *n)
+static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *n)
 {
-    const struct serve_sequence *q = &w->sequences.of[seq];
-    const bool from_file = w->held[seq].n_unknown > 0;
-    const int32_t *ids = from_file ? w->restored[seq] : q->token;
-    *n = (size_t)(from_file ? w->held[seq].n_unknown : q->n);
-    bool known = *n > 0 && (!from_file || (size_t)w->n_restored[seq] >= *n);
+    int32_t n_known;
+    const int32_t *ids = serve_watched_tokens(w, seq, &n_known);
+    bool known = n_known > 0 && n_known >= w->held[seq].n_unknown;
+    *n = (size_t)n_known;
     for (size_t i = 0; known && i < *n; i++)
         known = ids[i] >= 0;
     int32_t *copy = known ? malloc(*n * sizeof *copy) : NULL;
@@ -193,7 +195,7 @@ void serve_saved_park_all(struct serve_watched *w)
         int32_t n_tokens;
         if (!serve_slots_take_prompt(seq, &about))
             continue;
-        slot.notes = tokens_of(w, seq, &n);
+        slot.notes = copy_tokens(w, seq, &n);
         if (slot.notes && take_slot(&slot.file, &slot.state, &n_tokens, w, seq, slot.notes, n) == WNW_OK)
             serve_parks_put(&about, &slot);
         else

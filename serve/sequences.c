@@ -22,6 +22,7 @@ void serve_sequences_free(struct serve_sequences *s)
         free(s->of[i].pos);
         free(s->of[i].cell);
         free(s->of[i].token);
+        free(s->of[i].at);
     }
     free(s->of);
     free(s->owners);
@@ -41,9 +42,12 @@ static bool need_room(struct serve_sequence *q, int32_t n)
     if (cell)
         q->cell = cell;
     int32_t *token = cell ? realloc(q->token, (size_t)room * sizeof *token) : NULL;
-    if (!token)
+    if (token)
+        q->token = token;
+    int32_t *at = token ? realloc(q->at, (size_t)room * sizeof *at) : NULL;
+    if (!at)
         return false;
-    q->token = token;
+    q->at = at;
     q->room = room;
     return true;
 }
@@ -53,7 +57,7 @@ bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, in
     struct serve_sequence *q = &s->of[seq];
     if (cell < 0 || cell >= s->n_cells || !need_room(q, q->n + 1))
         return false;
-    q->pos[q->n] = pos;
+    q->pos[q->n] = q->at[q->n] = pos;
     q->token[q->n] = token;
     q->cell[q->n++] = cell;
     s->n_live += s->owners[cell]++ == 0;
@@ -84,6 +88,7 @@ void serve_sequences_rm(struct serve_sequences *s, int32_t seq, int32_t from, in
                 continue;
             }
             q->pos[n] = q->pos[k];
+            q->at[n] = q->at[k];
             q->token[n] = q->token[k];
             q->cell[n++] = q->cell[k];
         }
@@ -101,10 +106,14 @@ void serve_sequences_cut(struct serve_sequences *s, int32_t seq, int32_t n)
 bool serve_sequences_cp(struct serve_sequences *s, int32_t seq, int32_t other, int32_t from, int32_t to)
 {
     const struct serve_sequence *q = &s->of[seq];
-    for (int32_t k = 0; k < q->n; k++)
-        if (is_within(q->pos[k], from, to) &&
-            !serve_sequences_add(s, other, q->pos[k], q->cell[k], q->token[k]))
+    struct serve_sequence *o = &s->of[other];
+    for (int32_t k = 0; k < q->n; k++) {
+        if (!is_within(q->pos[k], from, to))
+            continue;
+        if (!serve_sequences_add(s, other, q->pos[k], q->cell[k], q->token[k]))
             return false;
+        o->at[o->n - 1] = q->at[k];
+    }
     return true;
 }
 
@@ -112,6 +121,20 @@ void serve_sequences_shift(struct serve_sequences *s, int32_t seq, int32_t from,
 {
     for (int32_t i = seq < 0 ? 0 : seq; i < (seq < 0 ? s->n : seq + 1); i++)
         for (int32_t k = 0; k < s->of[i].n; k++)
-            if (is_within(s->of[i].pos[k], from, to))
+            if (is_within(s->of[i].pos[k], from, to)) {
                 s->of[i].pos[k] += by;
+                s->of[i].at[k] += by;
+            }
+}
+
+void serve_sequences_close_up(struct serve_sequences *s, int32_t seq)
+{
+    for (int32_t k = 0; k < s->of[seq].n; k++)
+        s->of[seq].pos[k] = k;
+}
+
+int32_t serve_sequences_removed(const struct serve_sequences *s, int32_t seq)
+{
+    const struct serve_sequence *q = &s->of[seq];
+    return q->n > 0 ? q->at[q->n - 1] - q->pos[q->n - 1] : 0;
 }

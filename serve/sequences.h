@@ -12,6 +12,8 @@
 struct serve_sequence {
     int32_t *pos, *cell; /* [n] positions and cells, ascending by position as they were written */
     int32_t *token;      /* [n] -1: not known, or none of a text */
+    int32_t *
+        at; /* [n] positions as the server counts them, also ascending: more, once room was made (stretch.h) */
     int32_t n, room;
 };
 
@@ -27,7 +29,7 @@ struct serve_sequences {
 /* False: no memory. */
 bool serve_sequences_init(struct serve_sequences *s, int32_t n, int32_t n_cells);
 void serve_sequences_free(struct serve_sequences *s);
-/* Gives a cell to a sequence, and says which token it has, or -1. False: no memory, or no such cell. */
+/* Gives a cell to a sequence, and says which token it has, or -1. The server counts the same position. False: no memory, or no such cell. */
 bool serve_sequences_add(struct serve_sequences *s, int32_t seq, int32_t pos, int32_t cell, int32_t token);
 /* As llama_memory_seq_rm, _cp, _add: seq < 0 = all, negative bounds are open. cp returns false without memory. */
 void serve_sequences_rm(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to);
@@ -35,5 +37,9 @@ bool serve_sequences_cp(struct serve_sequences *s, int32_t seq, int32_t other, i
 /* Takes the cells after the first n of a sequence away again. */
 void serve_sequences_cut(struct serve_sequences *s, int32_t seq, int32_t n);
 void serve_sequences_shift(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to, int32_t by);
+/* Has the tokens of a sequence follow each other, at the positions 0, 1, 2 ... The server counts them as before. */
+void serve_sequences_close_up(struct serve_sequences *s, int32_t seq);
+/* How many more tokens the server counts than a sequence has. */
+int32_t serve_sequences_removed(const struct serve_sequences *s, int32_t seq);
 
 #endif

@@ -257,7 +257,7 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
     if (!serve_is_plain(file->fingerprint, sizeof file->fingerprint) || (file->compressed & ~1) != 0 ||
         (file->compressed && !is_by(file)) || file->entries < 0 || (uint64_t)file->entries > most_entries)
         return wnw__fail(WNW_E_FORMAT,
-                         "it says of itself what no slot has: %lld entries of %d tokens, by '%.*s'",
+                         "its header is impossible for a slot: %lld entries of %d tokens, by '%.*s'",
                          (long long)file->entries, (int)file->n_sequence,
                          serve_is_plain(file->by.recipe, sizeof file->by.recipe) ? 80 : 0, file->by.recipe);
     if (!serve_slot_file_fits(file, form->model, form->fingerprint))

@@ -3,11 +3,11 @@
  * Checks the parts of a slot's file that libllama and its server read: the state of a sequence, and the server's notes of its tokens.
  * libllama does not check a state's cells and positions, and ends the process if they are wrong. So both parts are checked here first.
  *
- * A state is a mark and a sequence number, then its caches. There is one cache of keys and values, or one of the layers that see the
- * whole text and one of those with a sliding window. Models with recurrent layers have their state after that, of one cell.
+ * A state is a mark and a sequence number, then its caches. There is one cache of keys and values, or two: one of the
+ * layers that see the whole text, one of those with a sliding window. Models with recurrent layers have their state after that, of one cell.
  *
- * src/store/wkv_sequence.c describes a cache. Its values may also be transposed. Then each layer's values are a type, the bytes of an
- * element, the number of elements of a token, and for each element the values of all cells.
+ * src/store/wkv_sequence.c describes a cache. Its values may also be transposed. Then each layer's values have a type, the bytes of
+ * an element and the number of elements of a token. For each element, the values of all cells follow.
  */
 #ifndef WNW_SERVE_SLOT_STATE_H
 #define WNW_SERVE_SLOT_STATE_H

@@ -121,6 +121,40 @@ uint64_t serve_slots_most_text(void)
     return opened_with().most_text;
 }
 
+void serve_slots_set_most(int32_t most, int32_t length, const char *why)
+{
+    struct serve_slots *all = serve_slots_lock();
+    all->most = most;
+    all->why_full = why;
+    all->times = most > 0 ? length / most : 1;
+    serve_slots_unlock();
+}
+
+int32_t serve_slots_most(const char **why)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const int32_t most = all->most;
+    *why = all->why_full;
+    serve_slots_unlock();
+    return most;
+}
+
+int32_t serve_slots_times(void)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const int32_t times = all->times;
+    serve_slots_unlock();
+    return times > 1 ? times : 1;
+}
+
+int32_t serve_slots_removed(int32_t slot)
+{
+    const struct serve_slots *all = serve_slots_lock();
+    const int32_t n = all->slot[slot].n_removed;
+    serve_slots_unlock();
+    return n;
+}
+
 /* Tokens of a slot that it shares with no document. */
 static int32_t own_tokens(const struct serve_slot *s)
 {
@@ -179,9 +213,10 @@ struct serve_how serve_slots_how(int32_t slot)
 {
     const struct serve_slots *all = serve_slots_lock();
     const struct serve_slot *s = &all->slot[slot];
-    const struct serve_how how = {.claim = s->claimed && !s->visited ? s->used : 0,
+    const struct serve_how how = {.claim = s->claimed && !s->visited && s->stores == 0 ? s->used : 0,
                                   .parked = s->parked,
                                   .no_reuse = s->no_reuse,
+                                  .refuses = s->refuses,
                                   .owner = s->owner};
     serve_slots_unlock();
     return how;
@@ -205,6 +240,7 @@ void serve_slots_report(int32_t slot, const struct serve_content *held)
     s->behind = held->behind;
     s->reading = held->reading;
     s->unnoted = held->unnoted;
+    s->n_removed = held->n_removed;
     s->compressed = held->compressed_by != NULL;
     if (held->compressed_by)
         s->compressed_by = *held->compressed_by;

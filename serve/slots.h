@@ -36,6 +36,14 @@ uint64_t serve_slots_window_bytes(void);
 int32_t serve_slots_n_cells(void);
 int32_t serve_slots_n_vocab(void);
 uint64_t serve_slots_most_text(void);
+/* Tokens that a slot holds before room is made in it, as the decoding thread has said it, and how long a conversation may be. most = 0: none is
+ * made, and why not. */
+void serve_slots_set_most(int32_t most, int32_t length, const char *why);
+int32_t serve_slots_most(const char **why);
+/* Contexts that a conversation may be long, 1 where no room is made. */
+int32_t serve_slots_times(void);
+/* Tokens of a slot's conversation that are there no more. */
+int32_t serve_slots_removed(int32_t slot);
 /* Whether the cache has room for n tokens in place of those that a slot holds, as far as the decoding thread has said it. */
 bool serve_slots_has_room(int32_t slot, int32_t n);
 /* The recipe of requests that do not say; where they cannot have rules of their own, one that compresses by itself, without a fallback. */
@@ -59,6 +67,7 @@ struct serve_ask {
     int32_t n_slots;             /* answers that are wanted at once */
     int64_t n_prompt, n_predict; /* tokens that it adds; counted only where there is a cap */
     struct serve_owner owner;    /* who brings it */
+    bool refuses;                /* no room is made for it (stretch.h) */
     bool visits;              /* it looks at the slot or saves it: nothing is read, and what is in it stays */
     int32_t behind, stores;   /* 1 + the document that it begins with, that it reads; 0 = none */
     bool (*gone)(void *user); /* whether the client has left */
@@ -106,10 +115,11 @@ enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_cl
 enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
                                    struct serve_claim *claim);
 void serve_slots_release(const struct serve_claim *claim);
-/* It has been parked, or could not be: who waits for it goes on. */
+/* It has been parked, or could not be: waiting requests continue. */
 void serve_slots_was_parked(struct serve_lost *lost);
-/* Makes room in the cap for n tokens that a file brings to a slot, in place of what that holds (slots_cap.c), until serve_slots_came_in.
- * SERVE_CLAIMED; SERVE_BUSY, where slots without a request hold what would have to go, or requests may need it; SERVE_TOO_LONG. */
+/* Reserves memory under the cap for n tokens that a file restores into a slot, instead of what the slot holds (slots_cap.c). The reservation
+ * ends with serve_slots_came_in. SERVE_CLAIMED; SERVE_BUSY if slots without a request hold the memory or requests may need it;
+ * SERVE_TOO_LONG. */
 enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why);
 void serve_slots_came_in(int32_t slot);
 bool serve_slots_is_claimed(int32_t slot);
@@ -131,6 +141,7 @@ struct serve_content {
     int32_t behind;  /* 1 + the document that it begins with, 0 = none */
     bool reading;    /* a part of a prompt */
     bool unnoted;    /* what some rules look back at was not noted, or has been dropped */
+    int32_t n_removed; /* tokens of the conversation that are there no more (stretch.h) */
     const struct serve_want *compressed_by; /* NULL: nothing was dropped */
 };
 void serve_slots_report(int32_t slot, const struct serve_content *held);
@@ -145,13 +156,14 @@ struct serve_cached {
 void serve_slots_count(bool compressed_one, bool failed_one, const struct serve_cached *now);
 /* Counts a compression that the fallback does in place of the rule that was wanted. */
 void serve_slots_count_fallback(void);
-/* Sets how many numbers the queries of one token are, which a prompt takes too while it is read by a rule that looks with all. */
+/* Sets how many numbers the queries of one token have. A prompt needs memory for them while it is read by a rule that needs all queries. */
 void serve_slots_set_query_numbers(uint64_t n);
 
 /* How a slot's request began. */
 struct serve_how {
-    uint64_t claim; /* its number; 0: there is none, or it only looks at the slot */
-    bool parked, no_reuse;
+    uint64_t
+        claim; /* its number; 0: there is none, it only looks at the slot, or the server reads a document */
+    bool parked, no_reuse, refuses;
     struct serve_owner owner;
 };
 struct serve_how serve_slots_how(int32_t slot);

@@ -43,8 +43,8 @@ static uint64_t free_for(const struct serve_slots *all, const struct serve_waite
     return bits;
 }
 
-/* Of these slots the one whose last prompt begins most alike, if that is a tenth of this one and no less than what is parked; else the one that
- * was unused for longest. -1: there is none. */
+/* The slot whose last prompt shares the longest beginning with this one. The beginning must be a tenth of this prompt, and no shorter than a
+ * parked one. Otherwise the slot that was unused for longest. -1: there is none. */
 static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask, uint64_t from,
                       size_t n_parked)
 {
@@ -102,12 +102,13 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 /* Tokens that are worth parking, and bytes of a prompt that are worth it where the rest of it is used. */
 enum { LEAST_PARKED = 32, LEAST_LOST = 256 };
 
-/* Whether a slot loses a conversation by a request that uses the first n_used bytes of its prompt. A document is in the cache anyway, and half
- * a prompt is of no use. */
+/* Whether a slot loses a conversation by a request that uses the first n_used bytes of its prompt. A document is in the cache anyway, half a
+ * prompt is of no use, and files have no place for where room was made. */
 static bool loses(const struct serve_slots *all, const struct serve_slot *s, size_t n_used)
 {
     const size_t n_lost = s->key_len - n_used;
-    if (!s->key || s->behind > 0 || s->reading || (all->by_request && s->n_tokens < LEAST_PARKED))
+    if (!s->key || s->behind > 0 || s->reading || s->n_removed > 0 ||
+        (all->by_request && s->n_tokens < LEAST_PARKED))
         return false;
     return n_lost > LEAST_LOST || n_lost > s->key_len / 2;
 }
@@ -204,6 +205,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->fresh = true;
     s->used = ++all->clock;
     s->owner = ask->owner;
+    s->refuses = ask->refuses;
     s->parked = s->no_reuse = false;
     s->want = ask->want;
 }

@@ -16,12 +16,12 @@ struct serve_slot {
     char *key;           /* of the prompt that it had last */
     size_t key_len;
     struct serve_owner owner; /* who brought that prompt */
-    bool visited, parked, no_reuse; /* how its request began */
+    bool visited, parked, no_reuse, refuses; /* how its request began */
     struct serve_want want;
     /* What the decoding thread said last. */
     int32_t n_tokens;
     int64_t entries;
-    int32_t behind;
+    int32_t behind, n_removed;
     bool reading, compressed, unnoted;
     struct serve_want compressed_by;
 };
@@ -41,6 +41,9 @@ struct serve_slots {
     uint64_t row_bytes, query_numbers, clock;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
     uint64_t most_text;
+    int32_t most,
+        times; /* tokens of a slot before room is made, 0: none is; the longest conversation, in contexts */
+    const char *why_full;
     bool by_request;
     uint64_t bytes, n_compressed, n_failed, n_fallback, n_refused;
     int64_t n_tokens;

@@ -33,6 +33,8 @@ static void print_slot(FILE *f, const struct serve_slots *all, int32_t i)
         fprintf(f, ", \"taken\": \"%s\"", s->compressed_by.taken);
     print_size(f, &s->want.size);
     fprintf(f, ", \"protected\": %d", (int)s->want.n_protected);
+    if (s->n_removed > 0)
+        fprintf(f, ", \"removed\": %d", (int)s->n_removed);
     if (s->behind > 0)
         fprintf(f, ", \"document\": \"%s\"", serve_document_name(s->behind - 1));
     fputc('}', f);
@@ -127,7 +129,7 @@ char *serve_slots_metrics(void)
     print_metric(f, "compressions_by_fallback_total", "counter",
                  "Compressions by keydiff, because the policy that was wanted refused.",
                  (double)all->n_fallback);
-    print_metric(f, "refused_total", "counter", "Requests that were refused for want of room.",
+    print_metric(f, "refused_total", "counter", "Requests that were refused because memory was short.",
                  (double)all->n_refused);
     serve_parks_print_metrics(f);
     fputs("# HELP winnow:slot_tokens Tokens of a slot.\n# TYPE winnow:slot_tokens gauge\n", f);

@@ -150,6 +150,7 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
                                                     .behind = s->behind,
                                                     .reading = s->reading,
                                                     .unnoted = s->unnoted,
+                                                    .n_removed = serve_sequences_removed(&w->sequences, seq),
                                                     .compressed_by = s->compressed ? &s->by : NULL});
 }
 
@@ -334,10 +335,12 @@ static int observe(const struct serve_watched *w, const struct serve_want *want)
     return serve_automatic_each(want, w->feeds, observe_row, w->cache);
 }
 
-/* What parking compresses whole slots by (--park-ratio). */
+/* What parking compresses whole slots by (--park-ratio), and what makes room. */
 static int observe_parked(const struct serve_watched *w)
 {
-    return serve_settings()->park_ratio > 0.0 ? wnw_bridge_observe(w->cache, SERVE_FALLBACK) : WNW_OK;
+    return serve_settings()->park_ratio > 0.0 || serve_settings()->makes_room
+               ? wnw_bridge_observe(w->cache, SERVE_FALLBACK)
+               : WNW_OK;
 }
 
 static bool holds(const struct serve_watched *w, int32_t seq)

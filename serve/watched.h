@@ -54,6 +54,7 @@ struct serve_watched {
     bool feeds; /* samples of prompts can be fed again (serve/sample.h) */
     bool blind; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
+    int32_t most; /* tokens that a slot holds before room is made in it; 0: none is made (stretch.h) */
     int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */
     struct serve_sequences sequences;
     struct serve_held held[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
@@ -104,6 +105,17 @@ void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool faile
 bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n);
 /* Takes note of the tokens that a slot has from a file: the first n of ids, or with n = 0 none. */
 void serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, int32_t n);
+/* The tokens of a slot, as far as they are known, [*n]; -1 for those that are not. Until its cells are known, those of the file that it came from. */
+static inline const int32_t *serve_watched_tokens(const struct serve_watched *w, int32_t seq, int32_t *n)
+{
+    const int32_t n_unknown = w->held[seq].n_unknown;
+    if (n_unknown == 0) {
+        *n = w->sequences.of[seq].n;
+        return w->sequences.of[seq].token;
+    }
+    *n = n_unknown < w->n_restored[seq] ? n_unknown : w->n_restored[seq];
+    return w->restored[seq];
+}
 /* Gives back the sample of a slot's prompt. */
 void serve_watched_drop_sample(struct serve_watched *w, int32_t seq);
 /* Frees the cells that no sequence has any more. */

@@ -99,6 +99,8 @@ static int read_line(struct eval_jsonl *j, bool *more)
         block[n++] = (char)c;
         if (n < sizeof block)
             continue;
+        if (memchr(block, '\0', n)) /* it is no text, and may have no end: what has come is refused for that */
+            break;
         if (j->line.len + n > MAX_LINE) {
             j->number++;
             return eval_jsonl_bad(j, "more than %d bytes", MAX_LINE);
@@ -177,7 +179,7 @@ int eval_jsonl_next(struct eval_jsonl *j, json_t **object)
         if (rc != APP_OK)
             return rc;
     } while (is_blank(&j->line));
-    *object = json_loadb(j->line.s, j->line.len, JSON_ALLOW_NUL, &error);
+    *object = json_loadb(j->line.s, j->line.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
     if (!*object && json_error_code(&error) == json_error_out_of_memory)
         return app_fail(APP_FAILED, "out of memory for '%s'", j->path);
     if (!json_is_object(*object) && (j->torn = is_unfinished(j))) {
@@ -185,6 +187,8 @@ int eval_jsonl_next(struct eval_jsonl *j, json_t **object)
         *object = NULL;
         return APP_OK;
     }
+    if (!*object && json_error_code(&error) == json_error_duplicate_key)
+        return eval_jsonl_bad(j, "an object has a key twice: %s", error.text);
     if (!*object)
         return eval_jsonl_bad(j, "not JSON: %s (byte %d)", error.text, error.position);
     if (!json_is_object(*object)) {

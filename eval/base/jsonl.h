@@ -29,8 +29,8 @@ struct eval_jsonl {
 int eval_jsonl_open(struct eval_jsonl *j, const char *path);
 /* The same of what must be a regular file, because it is found in a folder or read more than once. */
 int eval_jsonl_open_regular(struct eval_jsonl *j, const char *path);
-/* The next object, which the caller releases; NULL at the end. Lines of white space are skipped. A line is cleaned as every text is
- * (app_text_clean), with one warning for the first that has bytes that are not UTF-8, and one at the end for the others. */
+/* The next object, which the caller releases; NULL at the end. Lines of white space are skipped. Lines are cleaned as every text
+ * is (app_text_clean). The first line with bytes that are not UTF-8 gives a warning, and the end gives one for all others. */
 int eval_jsonl_next(struct eval_jsonl *j, json_t **object);
 void eval_jsonl_close(struct eval_jsonl *j);
 

@@ -65,7 +65,7 @@ struct drawing {
 static struct drawing drawing_of(const struct eval_pairs *p, size_t s)
 {
     const size_t begin = stratum_begin(p, s), size = stratum_begin(p, s + 1) - begin;
-    /* A stratum of one cluster has no spread of its own, as if its mean were known exactly, so it draws from the clusters of all
+    /* A stratum of one cluster would have no spread, as if its mean were known exactly. So it draws from the clusters of all
      * strata. */
     if (size < 2)
         return (struct drawing){eval_range_of(n_clusters(p)), 0, size};

@@ -42,13 +42,13 @@ struct eval_paired {
     double icc;                 /* see eval_icc */
 };
 
-/* Resamples clusters EVAL_BOOT_ROUNDS times, for the samples that could have been drawn, and tasks with all their samples, for the
- * tasks that could have been chosen. Of several strata each is resampled by itself, with one draw fewer than it has
- * clusters, so that the spread is right where they are few (Rao and Wu, 1988); a stratum of one cluster, which has no spread,
- * draws from those of all. Of tasks, too, one fewer is drawn than there are; what is drawn is a task's mean, whose scatter is that of
- * tasks and of their samples together. Where nothing varies, the interval reaches as far as the share of clusters that may differ
- * unseen, by Wilson's bound for none of n, can move the mean; without bounds of the differences it is [d,d]. r is the stream drawn
- * from (eval_boot_key). false: out of memory. */
+/* Resamples EVAL_BOOT_ROUNDS times: clusters for the interval over samples, tasks with all their samples for the interval over
+ * tasks. Each stratum is resampled separately, with one draw fewer than it has clusters, which gives the right spread for few
+ * clusters (Rao and Wu, 1988). A stratum of one cluster has no spread and draws from the clusters of all strata. One task fewer
+ * is drawn than there are. A draw is a task's mean, whose scatter is that of tasks and of their samples together.
+ * If nothing varies, Wilson's bound for 0 of n gives the share of clusters that may differ unseen, and the interval is as far as
+ * that share can move the mean. Without bounds of the differences it is [d,d]. r is the stream (eval_boot_key). false: out of
+ * memory. */
 bool eval_bootstrap(struct eval_paired *out, const struct eval_pairs *p, struct eval_random *r);
 /* The 95 % interval of a bootstrap's rounds, which are sorted: 2.5 % of them lie below, 2.5 % above. */
 struct eval_interval eval_rounds_interval(double rounds[EVAL_BOOT_ROUNDS]);

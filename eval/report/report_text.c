@@ -67,11 +67,11 @@ static const struct eval_column of_methods[] = {
     {"delta", "macro", "delta", .show = EVAL_SHOW_SIGNED, .width = 6, .decimals = 1},
     {"95 % interval", "macro", .show = EVAL_SHOW_DELTA, .width = -26, .decimals = 1},
     {"", "macro", .show = EVAL_SHOW_VERDICT, .width = -2},
-    {"tasks drawn too", "macro", "tasks", .show = EVAL_SHOW_SHARE, .width = -15, .decimals = 1},
+    {"95 % over tasks", "macro", "tasks", .show = EVAL_SHOW_SHARE, .width = -15, .decimals = 1},
     {"short", "answers", "mean", .index = 0, .width = 5, .decimals = 1},
     {"copies", "answers", "mean", .index = 1, .width = 6, .decimals = 1},
-    {"kept %", "macro", "retention", .width = 6, .decimals = 1},
-    {"fgt", "macro", "fgt", .width = 5, .decimals = 2},
+    {"% full", "macro", "retention", .width = 6, .decimals = 1},
+    {"first", "macro", "fgt", .width = 5, .decimals = 2},
     {"95 %", "macro", "fgt", .show = EVAL_SHOW_SHARE, .width = -12, .decimals = 2},
     {"kl", "macro", "kl", .width = 6, .decimals = 3},
     {"95 %", "macro", "kl", .show = EVAL_SHOW_SHARE, .width = -15, .decimals = 3},
@@ -460,17 +460,16 @@ void eval_report_text(struct eval_doc *d, const struct eval_report *r, const jso
         put_run(d, r, object, i);
     eval_doc_put(
         d,
-        "\nScores are points of 100; delta: against the full cache on the same samples, with a paired 95 %% "
-        "bootstrap interval, + better, - worse,\n~ not told apart, "
-        "= the whole interval within %d points of the full cache; where nothing varies, the interval is of "
-        "what so few contexts\nmay "
-        "have missed; tasks drawn too: the interval for other tasks of the kind, from six tasks on; short, "
-        "copies: means of tasks "
-        "whose\nanswers are a few tokens, and of those whose answers repeat a long text; kl: divergence of "
-        "predictions from the "
-        "full cache's, nats;\nkept %%: share of the full cache's score; "
-        "fgt: share of the first tokens that are the full cache's, with Wilson's 95 %% interval where tasks "
-        "have equally many answers;\n"
-        "u: uninformative task.\n",
+        "\nScores are points of 100.\n"
+        "delta: difference from the full cache on the same samples, with a paired 95 %% bootstrap interval. "
+        "+ better, - worse,\n~ no difference shown, = the whole interval is within %d points. If nothing "
+        "varies, the interval is of what so few contexts\nmay have missed.\n"
+        "95 %% over tasks: the interval for other tasks of the kind, from six tasks on.\n"
+        "short, copies: means of tasks whose answers are a few tokens, and of tasks whose answers repeat a "
+        "long text.\n"
+        "%% full: share of the full cache's score.\n"
+        "first: share of first tokens that are the full cache's, with Wilson's 95 %% interval if tasks have "
+        "equally many answers.\n"
+        "kl: divergence of predictions from the full cache's, nats. u: uninformative task.\n",
         EVAL_MARGIN_POINTS);
 }

@@ -160,8 +160,8 @@ static int find_facts(wnw_policy_facts *facts, const struct eval_lists *l, const
     return rc;
 }
 
-/* The share of prompts of n tokens that is to stay. Of a size that is no ratio, where lengths are not known, it is taken to be little, less
- * than any that profiles are measured at; so are bytes. */
+/* The share of prompts of n tokens that is kept. If lengths are unknown, a size in entries counts as a small share, below all that
+ * profiles are measured at. A size in bytes always does. */
 static double share_kept(const wnw_size *size, int32_t n)
 {
     const double little = 1e-9;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Teacher forcing: what a cache predicts for tokens that are fed to it, and how far that is from what the full cache predicts for
- * the same tokens. */
+/* Teacher forcing: what a cache predicts for tokens that are fed to it, compared with the full cache's predictions for the same
+ * tokens. */
 #ifndef WNW_EVAL_FORCED_H
 #define WNW_EVAL_FORCED_H
 

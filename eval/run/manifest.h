@@ -32,8 +32,8 @@ int eval_manifest_claim(const char *dir, const json_t *run);
  * anything is changed there, and written if it is not there. Takes over run. Returns an exit code. */
 int eval_manifest_open(struct eval_journal *j, const char *dir, json_t *run);
 
-/* Notes in run.json how many samples were left out because they are longer than the model's context, and how many because
- * they could not be made. Returns an exit code. */
+/* Notes in run.json how many samples were left out: those longer than the model's context, and those that could not be made.
+ * Returns an exit code. */
 int eval_manifest_left_out(const char *dir, int64_t n_too_long, int64_t n_unmade);
 
 #endif

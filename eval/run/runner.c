@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The loop of a run. Samples come in turn from all tasks, first sample 0 of each, then sample 1, so that a run that is
- * interrupted has as much of one task as of another.
+ * The loop of a run. It takes sample 0 of every task, then sample 1 of every task, and so on. So an interrupted run has equally
+ * many samples of each task.
  */
 #include "eval/run/runner.h"
 

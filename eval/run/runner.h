@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What all runs of winnow eval --out have in common: they go through the items of their shard, skip what the folder holds
- * already, show how far they are, and end with what is made of the folder. */
+/* The loop that all runs of `winnow eval --out` share. It handles the items of a shard, skips those that the folder has, prints
+ * progress, and ends with the report of the folder. */
 #ifndef WNW_EVAL_RUNNER_H
 #define WNW_EVAL_RUNNER_H
 

@@ -21,7 +21,7 @@ static const char *const rooms[] = {"attic",  "bakery",  "cellar", "chapel", "ga
 static const char *const things[] = {"lantern", "violin", "compass", "teapot", "umbrella", "hammer"};
 static const char *const ways[] = {"went", "walked", "hurried", "moved"};
 
-/* A room that a thing was in with whoever carried it, and the sentence that brought both there. */
+/* A room where a thing was with the person who carried it, and the sentence that brought both there. */
 struct stay {
     int room, line;
 };

@@ -946,6 +946,7 @@ wnw_run_more._fields_ = [
     ("n_task_tokens", POINTER(c_int32)),
     ("n_policies", c_int32),
     ("policies", POINTER(POINTER(wnw_policy))),
+    ("chunk_slack", c_double),
 ]
 
 wnw_fitted._fields_ = [

@@ -366,7 +366,7 @@ class _Session:
         check(lib.wnw_session_plan_many(self.pointer, pointers, sizes, n, made, reports))
         tokens = np.ctypeslib.as_array(p.tokens, (n_read,)).copy()
         try:
-            return [_plan_of(made[i], policies[i].recipe, tokens, reports[i]) for i in range(n)]
+            return [_plan_of(made[i], policies[i].recipe, tokens, reports[i], pairs[i][0]) for i in range(n)]
         finally:
             for one in made:
                 lib.wnw_plan_free(one)
@@ -386,7 +386,7 @@ class _Session:
 _no_logits = c.wnw_logits_fn()
 
 
-def _plan_of(plan, recipe, tokens, report):
+def _plan_of(plan, recipe, tokens, report, name):
     lib, at = library(), ctypes.POINTER(ctypes.c_int32)()
     keep = []
     for il in range(lib.wnw_plan_n_layer(plan)):
@@ -396,7 +396,7 @@ def _plan_of(plan, recipe, tokens, report):
             layer.append(np.ctypeslib.as_array(at, (n,)).copy() if n else np.empty(0, np.int32))
         keep.append(layer)
     times = {"observe": report.observe_ms, "score": report.score_ms, "select": report.select_ms}
-    return Plan(keep, lib.wnw_plan_n_tokens(plan), recipe, tokens, report.warning.decode("utf-8", "replace"), times)
+    return Plan(keep, lib.wnw_plan_n_tokens(plan), recipe, tokens, report.warning.decode("utf-8", "replace"), times, name)
 
 
 class _Answering(Owned):
@@ -615,7 +615,7 @@ class Document(_Answering):
         prompt = _Prompt(self._model._model, **self._layout, question=question.decode("utf-8"))
         p = prompt.parts
         if not self._pieces_read and (p.n_context != self.n_tokens or p.tokens[:p.n_context] != self._tokens.tolist()):
-            raise ArgumentError("the model's template writes the document otherwise than when it was read; read it again", "E_MISMATCH")
+            raise ArgumentError("the model's template writes the document differently than when it was read; read it again", "E_MISMATCH")
         copy = ctypes.POINTER(c.wnw_session)()
         check(lib.wnw_session_copy(ctypes.byref(copy), self._session.pointer))
         try:

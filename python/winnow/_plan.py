@@ -8,12 +8,12 @@ import numpy as np
 class Plan:
     """What stays of a prompt. `plan[layer][head]` are the kept positions, ascending, int32.
 
-    Attributes: `n_layer`, `n_head_kv`, `n_tokens`, `policy` (the recipe), `tokens` (ids [n_tokens], or None), `warning` ("" or a sentence),
+    Attributes: `n_layer`, `n_head_kv`, `n_tokens`, `policy` (the complete recipe), `name` (the recipe as it was given), `tokens` (ids [n_tokens], or None), `warning` ("" or a sentence),
     `times` (milliseconds by name: "observe", "score", "select"; empty where it was not made by a policy here).
     """
 
-    def __init__(self, keep, n_tokens, policy="", tokens=None, warning="", times=None):
-        self.n_tokens, self.policy, self.warning, self.times = int(n_tokens), policy, warning, dict(times or {})
+    def __init__(self, keep, n_tokens, policy="", tokens=None, warning="", times=None, name=""):
+        self.n_tokens, self.policy, self.warning, self.times, self.name = int(n_tokens), policy, warning, dict(times or {}), name or policy
         self.tokens = None if tokens is None else np.asarray(tokens, np.int32)
         self._keep = [[self._positions(head, il, ih) for ih, head in enumerate(layer)] for il, layer in enumerate(keep)]
         self.n_layer = len(self._keep)
@@ -48,7 +48,7 @@ class Plan:
     __hash__ = None
 
     def __repr__(self):
-        return f"<winnow.Plan {self.policy or 'of unknown policy'}: {self.counts().mean():.1f} of {self.n_tokens} entries per head>"
+        return f"<winnow.Plan {self.name or 'of unknown policy'}: {self.counts().mean():.1f} of {self.n_tokens} entries per head>"
 
     def to_numpy(self):
         """What is kept as a mask, bool [n_layer, n_head_kv, n_tokens]."""
@@ -122,7 +122,7 @@ class Plan:
         edges = np.linspace(0, self.n_tokens, min(columns, self.n_tokens) + 1).astype(int)
         cells = np.stack([share[:, a:b].mean(axis=1) for a, b in zip(edges[:-1], edges[1:])], axis=1)
         image = ax.imshow(cells, aspect="auto", cmap="Blues", vmin=0, vmax=1, extent=(0, self.n_tokens, self.n_layer - 0.5, -0.5), interpolation="nearest")
-        ax.set(xlabel="position, tokens", ylabel="layer", title=str(self.policy)[:60])
+        ax.set(xlabel="position, tokens", ylabel="layer", title=self.name[:60])
         ax.figure.colorbar(image, ax=ax, label="share kept")
         return ax
 

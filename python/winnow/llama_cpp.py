@@ -168,8 +168,8 @@ def _common(a, b):
 
 
 class WkvCache(llama_cpp.BaseLlamaCache):
-    """A cache for `llm.set_cache`. A prompt that begins with a stored document continues from it, and does not read it again. The same holds
-    for earlier prompts and answers: it keeps what the compressed cache has of them.
+    """A cache for `llm.set_cache`. A prompt that begins with a stored document continues from it, and does not read it again.
+    It also keeps the compressed cache of earlier prompts and answers.
 
         cache = WkvCache(llm, "doc.wkv")
         llm.set_cache(cache)

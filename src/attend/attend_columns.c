@@ -4,7 +4,7 @@
  * row's softmax is, after the last tile, so the tiles of some rows are kept until then: exp(s - m') with the maximum
  * m' of that moment. One factor per row and tile, exp(m' - m) / l, makes probabilities of them.
  *
- * Every run of rows has statistics of its own, which whoever wants them adds up in the order of the runs. So they do
+ * Every run of rows has statistics of its own, which their reader adds up in the order of the runs. So they do
  * not depend on which thread took which run, and no thread waits for another.
  */
 #include "attend/attend_impl.h"

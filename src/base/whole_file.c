@@ -141,7 +141,7 @@ static int make_file(struct wnw__whole_file *f)
     return named ? name_it(f, create) : err;
 }
 
-/* Whoever finds the file under a name of its own sees by the lock that its process is alive. Where files cannot be locked, nothing can
+/* The lock shows others who find the file that its process is alive. Where files cannot be locked, nothing can
  * be done about it. */
 static void hold(const struct wnw__whole_file *f)
 {

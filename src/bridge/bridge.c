@@ -6,7 +6,6 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
-#include "bridge/wrap.h"
 #include "winnow_bridge.h"
 
 #include <stdio.h>
@@ -186,33 +185,3 @@ struct ggml_backend_device wnw__bridge_device = {
               .supports_buft = dev_supports_buft},
     .reg = &registry,
 };
-
-int wnw_bridge_register(void)
-{
-    ggml_backend_reg_t reg;
-    WNW_TRY(wnw__bridge_check(&reg));
-    if (!wnw__bridge_cpu())
-        return wnw__fail(WNW_E_BACKEND, "this ggml has no CPU backend, on which ours runs");
-    struct wnw__bridge_watch watch = {0}; /* contexts would only warn */
-    const int rc = wnw__bridge_watch_set_from_environment(&watch);
-    wnw__bridge_watch_free(&watch);
-    WNW_TRY(rc);
-    if (!ggml_backend_reg_by_name("WINNOW")) {
-        ggml_backend_register(reg);
-        return wnw__bridge_wrap_named(reg);
-    }
-    return WNW_OK;
-}
-
-int wnw__bridge_wrap_named(ggml_backend_reg_t reg)
-{
-    const char *names = getenv("WINNOW_DEVICES");
-    return names && *names ? wnw__wrap_register(names, reg) : WNW_OK;
-}
-
-int wnw_bridge_wrap(const char *names)
-{
-    WNW_REQUIRE(names);
-    WNW_TRY(wnw_bridge_register());
-    return wnw__wrap_register(names, &registry);
-}

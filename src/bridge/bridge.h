@@ -40,6 +40,7 @@
 
 struct wnw__bridge_layer;
 struct wnw__wrap_layer;
+struct wnw__bridge_far;
 
 /* cache_k or cache_v of one layer: [n_embd, n_cell, n_stream], or for transposed values [n_cell, n_embd, n_stream]. */
 struct wnw__bridge_tensor {
@@ -98,7 +99,9 @@ struct wnw__bridge_layer {
     struct wnw__cache rows;   /* one layer, n_stream * n_head heads, positions are cells */
     uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
 
-    struct wnw__wrap_layer *wrap; /* on a wrapped device (wrap.h), which has its entries; NULL: they are in `rows` */
+    struct wnw__wrap_layer
+        *wrap; /* on a wrapped device (wrap.h), which has its entries; NULL: they are in `rows` */
+    const struct wnw__bridge_far *far; /* what that device does; NULL: it is none */
 
     struct wnw__bridge_facts facts;     /* while there is a policy */
     struct wnw__bridge_queries queries; /* that a policy wants to see */
@@ -144,6 +147,8 @@ void wnw__bridge_cache_close(struct wnw__bridge_cache *c);
 bool wnw__bridge_is_cache_name(const char *name);
 /* Takes a tensor of libllama's into the cache, if it is keys or values. false: no memory. */
 bool wnw__bridge_tensor_init(struct wnw__bridge_cache *c, struct ggml_tensor *t);
+/* Where a buffer of keys and values begins. All such buffers have this function, by which they are known. */
+void *wnw__bridge_buffer_base(ggml_backend_buffer_t buffer);
 /* The tensor of a cache that t is or is a view of; NULL if it is none. */
 struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t);
 /* Rows that libllama writes are lost: says the last error. ggml's interface has no way to report it there, so the next graph on
@@ -314,6 +319,7 @@ struct wnw__bridge_backend {
     ggml_backend_t cpu;
     /* of a wrapped device, which has no cpu; NULL: it is the device WINNOW's */
     struct wnw__wrap_run *wrap;
+    const struct wnw__bridge_far *far; /* what that device does; NULL: it is none */
     /* of the same context, while wnw_bridge_find looks for it and after; NULL: no other */
     struct wnw__bridge_backend *other;
     /* borrowed: a winnow engine that owns keys and values; NULL: the store here does */
@@ -354,12 +360,41 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
 extern struct ggml_backend_device wnw__bridge_device;
 /* Sets *reg to our registry if this process has the ggml that we are built for. E_BACKEND: it has another. */
 int wnw__bridge_check(ggml_backend_reg_t *reg);
-/* Registers devices around those that WINNOW_DEVICES names. E_ARG: a name is unknown. */
+/* Registers devices around those that WINNOW_DEVICES names (bridge_register.c). E_ARG: a name is unknown. */
 int wnw__bridge_wrap_named(ggml_backend_reg_t reg);
 /* Whether a variable of the environment is set to something but "0". */
 bool wnw__bridge_is_set(const char *variable);
 /* The device that computes what is not ours; NULL if there is none. */
 ggml_backend_dev_t wnw__bridge_cpu(void);
+
+/* What a wrapped device does where the device WINNOW works on its own store (wrap_run.c). A table, because these files know nothing of such
+ * devices. */
+struct wnw__bridge_far {
+    /* The layer's heads say from now on what it has. E_NOMEM. */
+    int (*begin_rows)(struct wnw__bridge_layer *l);
+    int64_t (*entries)(const struct wnw__bridge_layer *l);
+    uint64_t (*bytes)(const struct wnw__bridge_layer *l);
+    /* The cells of a head's entries, ascending; *out is released with free. E_NOMEM. */
+    int (*list)(const struct wnw__bridge_layer *l, int32_t stream, int32_t ih, int32_t **out, int32_t *n);
+    int (*drop)(struct wnw__bridge_layer *l, int32_t stream, int32_t ih, const int32_t *cell, int32_t n);
+    /* Drops the entries of cells that are dead, in a layer with one stream. E_NOMEM. */
+    int (*forget)(struct wnw__bridge_layer *l, const bool *dead);
+    void (*clear)(struct wnw__bridge_layer *l);
+    /* An attention's sinks for the host, as long as the layer lives. NULL: no memory. */
+    const float *(*sinks)(struct wnw__bridge_layer *l, const struct ggml_tensor *sinks);
+    /* Keeps the scores that a gate gives to a cell's entries: score[n_head][stride]. */
+    void (*keep_gate)(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride);
+    /* E_UNSUPPORTED: a policy with these needs wants what cannot be had there. */
+    int (*check_policy)(const struct wnw__bridge_backend *b, const wnw_policy *policy,
+                        const wnw_needs *needs);
+    /* Fetches the entries of a cache's layers into their `rows`. E_NOMEM, E_BACKEND; the caller ends the plan in any case. */
+    int (*plan_begin)(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
+    /* Where rc is WNW_OK, what was changed in `rows` is done on the device; written: also in entries that stay. Returns rc, or the
+     * error. */
+    int (*plan_end)(struct wnw__bridge_backend *b, int rc, bool written);
+    void (*set_n_threads)(struct wnw__bridge_backend *b, int n_threads);
+    void (*set_abort_callback)(struct wnw__bridge_backend *b, ggml_abort_callback callback, void *data);
+};
 
 /* ---- Nodes ---- */
 

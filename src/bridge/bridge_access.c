@@ -3,7 +3,6 @@
 #include "base/err.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
-#include "bridge/wrap.h"
 #include "winnow_bridge.h"
 
 #include <stdlib.h>
@@ -77,16 +76,16 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
     const struct wnw__bridge_backend *b = backend_of(cache);
     if (!l)
         return WNW_E_RANGE;
-    if (l->wrap && l->wrap->holes && l->kind == WNW_BRIDGE_RAGGED)
-        WNW_TRY(wnw__wrap_rows_begin(l));
+    if (l->far && l->kind == WNW_BRIDGE_RAGGED)
+        WNW_TRY(l->far->begin_rows(l));
     wnw_bridge_layer info = {WNW_INIT(wnw_bridge_layer), .layer = l->il,
                              .ragged = l->kind == WNW_BRIDGE_RAGGED};
-    if (l->wrap && info.ragged) {
+    if (l->far && info.ragged) {
         info.n_streams = l->k.n_stream;
         info.n_cells = l->k.n_cell;
         info.n_heads = l->n_head;
-        info.n_entries = wnw__wrap_entries(l);
-        info.bytes = wnw__wrap_bytes(l);
+        info.n_entries = l->far->entries(l);
+        info.bytes = l->far->bytes(l);
         info.key_bytes = (int32_t)ggml_row_size(l->k.type, l->d_k);
         info.entry_bytes = info.key_bytes + (int32_t)(l->v.base ? ggml_row_size(l->v.type, l->d_v) : 0);
         info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);
@@ -144,9 +143,9 @@ int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream, int32_t
     const struct wnw__bridge_layer *l = head_at(cache, i, stream, head, &rc);
     if (!l)
         return rc;
-    if (l->wrap) {
+    if (l->far) {
         int32_t *list;
-        WNW_TRY(wnw__wrap_list(l, stream, head, &list, n_cells));
+        WNW_TRY(l->far->list(l, stream, head, &list, n_cells));
         if (n > 0)
             memcpy(cells, list, (size_t)(n < *n_cells ? n : *n_cells) * sizeof *cells);
         free(list);
@@ -176,8 +175,8 @@ int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, 
                              (int)cells[j - 1]);
     if (n <= 0)
         return WNW_OK;
-    return l->wrap ? wnw__wrap_rows_drop(l, stream, head, cells, n)
-                   : wnw__bridge_layer_drop(l, stream, head, cells, n);
+    return l->far ? l->far->drop(l, stream, head, cells, n)
+                  : wnw__bridge_layer_drop(l, stream, head, cells, n);
 }
 
 int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size, bool by_itself)
@@ -189,7 +188,7 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
         return WNW_OK;
     }
     WNW_TRY(wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself));
-    const int rc = b->wrap ? wnw__wrap_check_policy(b, b->watch.policy, &b->watch.needs) : WNW_OK;
+    const int rc = b->far ? b->far->check_policy(b, b->watch.policy, &b->watch.needs) : WNW_OK;
     if (rc != WNW_OK)
         wnw__bridge_watch_clear(&b->watch);
     return rc;

@@ -5,7 +5,6 @@
  * never written there.
  */
 #include "bridge/bridge.h"
-#include "bridge/wrap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,8 +94,7 @@ static enum ggml_status init_tensor(ggml_backend_buffer_t buffer, struct ggml_te
 struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t)
 {
     const struct ggml_tensor *root = t->view_src ? t->view_src : t;
-    const bool ours =
-        root->buffer && (root->buffer->buft == wnw__bridge_buffer_type() || wnw__wrap_of_cache(root));
+    const bool ours = root->buffer && root->buffer->iface.get_base == wnw__bridge_buffer_base;
     return ours ? root->extra : NULL;
 }
 
@@ -213,7 +211,7 @@ static void free_buffer(ggml_backend_buffer_t buffer)
     wnw__bridge_cache_close(buffer->context);
 }
 
-static void *get_base(ggml_backend_buffer_t buffer)
+void *wnw__bridge_buffer_base(ggml_backend_buffer_t buffer)
 {
     return ((struct wnw__bridge_cache *)buffer->context)->base;
 }
@@ -251,7 +249,7 @@ static ggml_backend_buffer_t new_buffer(uint8_t *base, size_t size, bool borrowe
 {
     static const struct ggml_backend_buffer_i interface = {
         .free_buffer = free_buffer,
-        .get_base = get_base,
+        .get_base = wnw__bridge_buffer_base,
         .init_tensor = init_tensor,
         .memset_tensor = memset_tensor,
         .set_tensor = set_tensor,

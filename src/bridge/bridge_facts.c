@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "bridge/bridge_impl.h"
 
-#include "bridge/wrap.h"
 #include "model/rope.h"
 
 #include <stdlib.h>
@@ -105,7 +104,7 @@ static const struct ggml_tensor *projection_of(const struct wnw__bridge_backend 
 
 static const float *sinks_of(struct wnw__bridge_layer *l, const struct ggml_tensor *sinks)
 {
-    return !sinks ? NULL : l->wrap ? wnw__wrap_sinks(l, sinks) : sinks->data;
+    return !sinks ? NULL : l->far ? l->far->sinks(l, sinks) : sinks->data;
 }
 
 static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_place *p, struct ggml_cgraph *graph,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "bridge/bridge_impl.h"
 
-#include "bridge/wrap.h"
 #include "observe/input_gate_score.h"
 #include "profile/profile.h"
 
@@ -62,8 +61,8 @@ static void keep(void *user, int64_t first, int32_t n, const float *out)
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     for (int32_t i = 0; i < n; i++) {
         const int64_t cell = wnw__bridge_store_cell(p->store, first + i);
-        if (l->wrap) {
-            wnw__wrap_keep_gate(l, cell, out + i, WNW_INPUT_BLOCK);
+        if (l->far) {
+            l->far->keep_gate(l, cell, out + i, WNW_INPUT_BLOCK);
             continue;
         }
         const int32_t stream = (int32_t)(cell / l->k.n_cell), own = (int32_t)(cell % l->k.n_cell);

@@ -57,8 +57,8 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b);
 /* Keeps queries of an attention, whose node is about to run. One thread calls it. */
 void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
                                 const struct wnw__cells_op *op);
-/* The query [n_head][d_k], in the type of the layer's queries, that a reader of a layer has kept of a cell, counted over all
- * streams; NULL: none. */
+/* The query [n_head][d_k] of a cell that a reader of a layer has kept, in the type of the layer's queries. Cells count over all
+ * streams. NULL: none. */
 const void *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, int32_t reader);
 /* Bytes that the queries of one token take where those of all cells are kept; else 0. */
 size_t wnw__bridge_query_bytes(const struct wnw__bridge_layer *l);

@@ -119,7 +119,7 @@ static int prepare_store(struct wnw__bridge_backend *b, const struct ggml_tensor
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     const int64_t n = wnw__bridge_store_rows(node);
     if (t->layer->lost)
-        return wnw__fail(WNW_E_NOMEM, "rows of layer %d are lost, for want of memory", (int)t->layer->il);
+        return wnw__fail(WNW_E_NOMEM, "rows of layer %d are lost, because memory ran out", (int)t->layer->il);
     WNW_TRY(need_index(b, n));
     for (int64_t i = 0; i < n; i++)
         b->index[i] = (int32_t)wnw__bridge_store_cell(node, i);

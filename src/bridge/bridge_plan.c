@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Layers of one shape are planned together: a size in entries or a ratio holds for each of these groups, and bytes are
- * shared out by what an entry takes in all layers of each. */
+/* Layers of one shape are planned together. A size in entries or a ratio applies to each of these groups. Bytes are divided by
+ * the size of an entry in all layers of each group. */
 #include "bridge/bridge_impl.h"
 
-#include "bridge/wrap.h"
 #include "observe/source.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
@@ -41,7 +40,7 @@ static int list_groups(struct wnw__bridge_backend *b, const struct wnw__bridge_l
     }
     if (*n == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
-                         "no layer of this cache is ours: policies have nothing to act on");
+                         "no layer of this cache is on the device WINNOW: policies have nothing to act on");
     return WNW_OK;
 }
 
@@ -128,20 +127,19 @@ static void mark_seen(const struct wnw__bridge_live *live)
 int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live)
 {
     struct group *groups = calloc(MOST_GROUPS, sizeof *groups);
-    struct wnw__wrap_mirror mirror = {.cache = NULL};
     int32_t n = 0;
     int rc = groups ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to plan");
     if (rc == WNW_OK)
         rc = check_seen(live);
-    if (rc == WNW_OK && b->wrap)
-        rc = wnw__wrap_mirror_begin(&mirror, b, live->cache);
+    if (rc == WNW_OK && b->far)
+        rc = b->far->plan_begin(b, live->cache);
     if (rc == WNW_OK)
         rc = list_groups(b, live, groups, &n);
     for (int32_t g = 0; rc == WNW_OK && g < n; g++)
         rc = plan_group(b, groups, n, g);
     rc = rc == WNW_OK ? apply(groups, n) : rc;
-    if (b->wrap)
-        rc = wnw__wrap_mirror_end(&mirror, rc, wnw__contents_works(wnw__contents_of(b->watch.policy)));
+    if (b->far)
+        rc = b->far->plan_end(b, rc, wnw__contents_works(wnw__contents_of(b->watch.policy)));
     mark_seen(live);
     if (rc == WNW_OK)
         wnw__log(WNW_LOG_INFO, "winnow: of %d tokens, %.0f entries per head are kept", (int)live->n,

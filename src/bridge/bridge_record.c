@@ -28,7 +28,7 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
     for (int32_t i = 0; i < b->watch.n_place; i++) {
         struct wnw__bridge_layer *l = b->watch.places[i].layer;
         const int32_t group = l->facts.n_head / l->n_head;
-        if (!l->wrap) { /* else wrap_mirror.c keeps the numbers */
+        if (!l->wrap) { /* else numbers are kept by wrap_mirror.c */
             WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_SUM, flags & WNW_NEED_ATTN_SUM ? group : 0));
             WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_MAX, flags & WNW_NEED_ATTN_MAX ? group : 0));
             WNW_TRY(keep_numbers(l, WNW_AUX_GATE, wnw__bridge_gates_suit(b, l)));

@@ -5,7 +5,6 @@
 #include "base/vectors.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
-#include "bridge/wrap.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
 
@@ -134,7 +133,7 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     wnw_policy *policy = NULL;
     if (!w->policy) {
         WNW_TRY(wnw__bridge_watch_set(w, recipe, NULL, false));
-        const int set = b->wrap ? wnw__wrap_check_policy(b, w->policy, &w->needs) : WNW_OK;
+        const int set = b->far ? b->far->check_policy(b, w->policy, &w->needs) : WNW_OK;
         if (set != WNW_OK)
             wnw__bridge_watch_clear(w);
         return set;
@@ -142,8 +141,8 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
     const wnw_needs needs = wnw_policy_needs(policy);
     int rc = wnw_bridge_check_policy(policy, w->profile);
-    if (rc == WNW_OK && b->wrap)
-        rc = wnw__wrap_check_policy(b, policy, &needs);
+    if (rc == WNW_OK && b->far)
+        rc = b->far->check_policy(b, policy, &needs);
     rc = rc == WNW_OK ? wnw__bridge_add_needs(&w->needs, &needs) : rc;
     wnw_policy_free(policy);
     return rc;
@@ -173,7 +172,8 @@ static const struct wnw__bridge_layer *check_cells(const struct wnw__bridge_back
 {
     const struct wnw__bridge_layer *l = first_layer(b);
     if (!l) {
-        wnw__fail(WNW_E_UNSUPPORTED, "no layer of this cache is ours: nothing can be compressed");
+        wnw__fail(WNW_E_UNSUPPORTED,
+                  "no layer of this cache is on the device WINNOW: nothing can be compressed");
         return NULL;
     }
     for (int32_t i = 0; i < n; i++)
@@ -250,9 +250,9 @@ int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_
     WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_sample_of, &of, sample_of));
     WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
-    if (b->wrap)
-        return wnw__fail(WNW_E_UNSUPPORTED, "a sample cannot be taken on %s: the device WINNOW has it",
-                         b->wrap->w->name);
+    if (b->far)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "a sample cannot be taken on a device around another one: the device WINNOW has it");
     const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;
@@ -275,8 +275,8 @@ static int32_t list_alive(const struct wnw__kv_layer *kv, int32_t i, const bool 
 
 static int forget_in(struct wnw__bridge_layer *l, const bool *dead)
 {
-    if (l->wrap)
-        return wnw__wrap_forget(l, dead);
+    if (l->far)
+        return l->far->forget(l, dead);
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     const int32_t n_head = l->rows.n_head_kv > 0 ? l->rows.n_head_kv : 0;
     size_t n = 0;
@@ -312,7 +312,7 @@ static bool is_empty(const struct wnw__bridge_cache *c)
 {
     for (int32_t i = 0; i < c->n_layer; i++) {
         const struct wnw__bridge_layer *l = c->layers[i];
-        if (l->wrap && l->kind == WNW_BRIDGE_RAGGED && wnw__wrap_entries(l) > 0)
+        if (l->far && l->kind == WNW_BRIDGE_RAGGED && l->far->entries(l) > 0)
             return false;
         for (int32_t ih = 0; l->kind == WNW_BRIDGE_RAGGED && ih < l->rows.n_head_kv; ih++)
             if (l->rows.layers[0].len[ih] > 0)
@@ -338,8 +338,8 @@ static int forget_twins(struct wnw__bridge_cache *c, const bool *dead, bool all)
         struct wnw__bridge_layer *l = c->layers[i];
         if (l->kind != WNW_BRIDGE_RAGGED || l->k.n_stream != 1 || l->k.n_cell != (int32_t)n)
             continue;
-        if (all && l->wrap)
-            wnw__wrap_layer_clear(l);
+        if (all && l->far)
+            l->far->clear(l);
         else if (all)
             wnw__cache_clear(&l->rows);
         else if (here)

@@ -4,7 +4,6 @@
 #include "bridge/bridge_drive.h"
 #include "bridge/bridge_fuse.h"
 #include "bridge/bridge_impl.h"
-#include "bridge/wrap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -230,9 +229,8 @@ void wnw__bridge_set_n_threads(ggml_backend_t backend, int n_threads)
     struct wnw__bridge_backend *b = backend->context;
     void (*fn)(void);
     struct wnw__cells_shared *cells;
-    if (b->wrap) {
-        b->n_threads = n_threads > 0 ? n_threads : 1; /* of what the host does */
-        wnw__wrap_set_n_threads(b->wrap, n_threads);
+    if (b->far) {
+        b->far->set_n_threads(b, n_threads);
         return;
     }
     if (n_threads == b->n_threads || n_threads < 1 || !cpu_function("ggml_backend_set_n_threads", &fn) ||
@@ -248,8 +246,8 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
 {
     struct wnw__bridge_backend *b = backend->context;
     void (*fn)(void);
-    if (b->wrap)
-        wnw__wrap_set_abort_callback(b->wrap, callback, data);
+    if (b->far)
+        b->far->set_abort_callback(b, callback, data);
     else if (cpu_function("ggml_backend_set_abort_callback", &fn))
         ((ggml_backend_set_abort_callback_t)fn)(b->cpu, callback, data);
 }

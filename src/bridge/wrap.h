@@ -4,12 +4,16 @@
  * What is said here of a device X is the one inside.
  *
  *     wrap.c:         devices and their registration
+ *     wrap_find.c:    which devices are such ones
  *     wrap_remote.c:  devices of other machines
+ *     wrap_connect.c: connections to their servers
+ *     wrap_guard.c:   a relay, so that a server that is lost does not end the process
  *     wrap_buffer.c:  memory that libllama asks for
  *     wrap_rect.c:    keys and values in libllama's own layout
  *     wrap_rows.c:    keys and values of ragged layers
  *     wrap_look.c:    what a graph does with the layers of a cache
  *     wrap_graph.c:   graphs with attention over ragged layers
+ *     wrap_point.c:   their tensors get memory
  *     wrap_run.c:     a graph runs
  *     wrap_host.c:    what the host reads of X's memory
  *     wrap_watch.c:   policies: what the host looks at in a graph
@@ -32,6 +36,8 @@
 
 enum { WNW_WRAP_INPUTS = 64 };
 
+struct wnw__guard; /* wrap_guard.h */
+
 /* A copy of numbers that were written to a buffer of X. */
 struct wnw__wrap_input {
     const void *at; /* where X has them; NULL: nothing */
@@ -46,6 +52,9 @@ struct wnw__wrap {
     ggml_backend_dev_t x;
     ggml_backend_buffer_type_t xt;
     char name[24], description[192];
+    struct wnw__guard *guard; /* of X's server; NULL: X is of this machine */
+    enum ggml_status (*compute)(ggml_backend_t backend,
+                                struct ggml_cgraph *graph); /* where guarded; under `lock` */
     int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
     atomic_uint freed; /* buffers of X that were freed here: a server may have forgotten its graph */
     pthread_mutex_t lock;
@@ -56,15 +65,18 @@ struct wnw__wrap {
                        size_t size); /* X's own; NULL: its memory is the host's, and nothing is copied */
 };
 
+/* The name of such a device. All have this function, by which they are known. */
+const char *wnw__wrap_name(ggml_backend_dev_t dev);
 /* The device that a device of ggml's is; NULL: it is no such one. */
 struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev);
 /* Makes devices around those that `names` lists, with commas, and registers them. E_ARG: a name is unknown, or is given
  * twice; the sentence lists those that are there. */
 int wnw__wrap_register(const char *names, ggml_backend_reg_t reg);
 
-/* Has ggml know the devices of an RPC server at HOST:PORT (wrap_remote.c). E_ARG: it is no such address; E_BACKEND: no server of this
- * ggml's version answers there, within seconds. */
-int wnw__wrap_remote(const char *name, ggml_backend_reg_t *out);
+/* What wnw_bridge_worker does once our devices are registered. */
+int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads);
+/* Has ggml know the devices of an RPC server (wrap_remote.c). E_BACKEND. */
+int wnw__wrap_remote(struct wnw__guard *g, ggml_backend_reg_t *out);
 
 /* ---- Memory (wrap_buffer.c) ---- */
 
@@ -200,6 +212,17 @@ void wnw__wrap_look_free(struct wnw__wrap_look *look);
 
 /* ---- The backend ---- */
 
+/* A tensor that points to a copy. */
+struct wnw__wrap_shown {
+    struct ggml_tensor *t;
+    void *data, *copy; /* where X has it; the host's */
+};
+struct wnw__wrap_host {
+    struct wnw__wrap_shown *list;
+    int32_t n, cap;
+    bool shown; /* tensors point to their copies now */
+};
+
 struct wnw__wrap_memory {
     ggml_backend_buffer_t buffer;
     size_t size;
@@ -211,6 +234,8 @@ struct wnw__wrap_run {
     unsigned freed; /* of the device, when X last got a graph with a number of its own */
     bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
     struct wnw__wrap_memory kept, scratch, packed, taps; /* of our graphs */
+    struct wnw__bridge_cache *planned; /* whose entries the host has for a plan; NULL: none */
+    struct wnw__wrap_host plan_host;   /* and weights that it reads for that */
 };
 
 /* Makes room; contents are lost where it grows. E_NOMEM. */
@@ -223,16 +248,6 @@ enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *
 
 /* ---- Policies ---- */
 
-/* A tensor that points to a copy. */
-struct wnw__wrap_shown {
-    struct ggml_tensor *t;
-    void *data, *copy; /* where X has it; the host's */
-};
-struct wnw__wrap_host {
-    struct wnw__wrap_shown *list;
-    int32_t n, cap;
-    bool shown; /* tensors point to their copies now */
-};
 /* Reads a tensor, unless the host reads X's memory; NULL: nothing. X has computed what it is read for. E_NOMEM. */
 int wnw__wrap_host_add(struct wnw__wrap_host *h, struct wnw__wrap *w, const struct ggml_tensor *t);
 /* Points tensors to the copies, or back. */
@@ -270,26 +285,19 @@ int wnw__wrap_watch(struct wnw__wrap_watched *out, struct wnw__bridge_backend *b
 /* After the graph. E_NOMEM: the policy has not seen all. */
 int wnw__wrap_watch_end(struct wnw__wrap_watched *watched, struct wnw__bridge_backend *b, bool computed);
 
-/* Entries of layers on X in the host's cache, for a plan (wrap_mirror.c). */
-struct wnw__wrap_mirror {
-    struct wnw__bridge_cache *cache; /* NULL: none */
-    struct wnw__wrap_host host;
-};
-/* E_NOMEM, E_BACKEND; the caller ends it in any case. */
-int wnw__wrap_mirror_begin(struct wnw__wrap_mirror *m, struct wnw__bridge_backend *b,
-                           struct wnw__bridge_cache *c);
-/* Where rc is WNW_OK, what was changed there is done on X; written: also in entries that stay. Returns rc, or the error. */
-int wnw__wrap_mirror_end(struct wnw__wrap_mirror *m, int rc, bool written);
-/* Keeps the scores of a cell's entries: score[n_head][stride]. */
+/* Functions of struct wnw__bridge_far (wrap_mirror.c). */
+int wnw__wrap_mirror_begin(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
+int wnw__wrap_mirror_end(struct wnw__bridge_backend *b, int rc, bool written);
 void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride);
 /* Forgets what was kept of n cells, counted over all streams. */
 void wnw__wrap_renew(const struct wnw__bridge_layer *l, int64_t cell, int64_t n);
 
+/* What the files of the device WINNOW call (wrap_run.c). */
+extern const struct wnw__bridge_far wnw__wrap_far;
 ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w);
+/* A function of X's registry by its name; false: there is none. */
+bool wnw__wrap_function(const struct wnw__wrap *w, const char *name, void (**fn)(void));
 /* A backend of X that moves rows; NULL: X cannot be used. */
 ggml_backend_t wnw__wrap_mover(struct wnw__wrap *w);
-/* Hands on what libllama sets, to X. */
-void wnw__wrap_set_n_threads(struct wnw__wrap_run *r, int n_threads);
-void wnw__wrap_set_abort_callback(struct wnw__wrap_run *r, ggml_abort_callback callback, void *data);
 
 #endif

@@ -88,11 +88,6 @@ static void clear(ggml_backend_buffer_t buffer, uint8_t value)
         wnw__wrap_layer_clear(c->layers[i]);
 }
 
-static void *get_base(ggml_backend_buffer_t buffer)
-{
-    return ((struct wnw__bridge_cache *)buffer->context)->base;
-}
-
 /* Backends may outlive it. */
 static void free_buffer(ggml_backend_buffer_t buffer)
 {
@@ -107,7 +102,7 @@ static ggml_backend_buffer_t new_addresses(ggml_backend_buffer_type_t type, size
 {
     static const struct ggml_backend_buffer_i interface = {
         .free_buffer = free_buffer,
-        .get_base = get_base,
+        .get_base = wnw__bridge_buffer_base,
         .init_tensor = init_tensor,
         .memset_tensor = memset_tensor,
         .set_tensor = set_tensor,

@@ -34,17 +34,6 @@ void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const 
         to[cell * l->n_head + ih] = score[ih * stride];
 }
 
-void wnw__wrap_renew(const struct wnw__bridge_layer *l, int64_t cell, int64_t n)
-{
-    const struct wnw__wrap_layer *w = l->wrap;
-    for (int64_t i = cell * l->n_head; (w->gate || w->settled_marks) && i < (cell + n) * l->n_head; i++) {
-        if (w->gate)
-            w->gate[i] = NAN;
-        if (w->settled_marks)
-            w->settled_marks[i] = 0.0f;
-    }
-}
-
 /* Gives entries their numbers of one kind. */
 static int fill_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, const float *numbers)
 {
@@ -133,21 +122,20 @@ static int fetch_layer(struct wnw__bridge_layer *l)
     return fill_numbers(l, WNW_AUX_SETTLED, w->settled_marks);
 }
 
-int wnw__wrap_mirror_begin(struct wnw__wrap_mirror *m, struct wnw__bridge_backend *b,
-                           struct wnw__bridge_cache *c)
+int wnw__wrap_mirror_begin(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c)
 {
     struct wnw__wrap_run *r = b->wrap;
     ggml_backend_synchronize(r->x);
-    m->cache = c;
-    wnw__wrap_host_show(&m->host, true);
+    r->planned = c;
+    wnw__wrap_host_show(&r->plan_host, true);
     for (int32_t i = 0; i < c->n_layer; i++) {
         struct wnw__bridge_layer *l = c->layers[i];
         if (!wnw__bridge_acts_on(b, l))
             continue;
         WNW_TRY(fetch_layer(l));
-        WNW_TRY(wnw__wrap_host_add(&m->host, r->w, l->facts.factors));
+        WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->facts.factors));
         if (wnw_policy_needs(b->watch.policy).flags & WNW_NEED_PROJ_NORM)
-            WNW_TRY(wnw__wrap_host_add(&m->host, r->w, l->facts.wo));
+            WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->facts.wo));
     }
     return WNW_OK;
 }
@@ -181,10 +169,11 @@ static int give_layer(struct wnw__bridge_layer *l, bool written)
     return written ? wnw__wrap_rows_put(l) : WNW_OK;
 }
 
-int wnw__wrap_mirror_end(struct wnw__wrap_mirror *m, int rc, bool written)
+int wnw__wrap_mirror_end(struct wnw__bridge_backend *b, int rc, bool written)
 {
-    for (int32_t i = 0; m->cache && i < m->cache->n_layer; i++) {
-        struct wnw__bridge_layer *l = m->cache->layers[i];
+    struct wnw__wrap_run *r = b->wrap;
+    for (int32_t i = 0; r->planned && i < r->planned->n_layer; i++) {
+        struct wnw__bridge_layer *l = r->planned->layers[i];
         if (l->rows.n_head_kv == 0)
             continue;
         if (rc == WNW_OK)
@@ -192,7 +181,7 @@ int wnw__wrap_mirror_end(struct wnw__wrap_mirror *m, int rc, bool written)
         wnw__cache_free(&l->rows);
         l->rows = (struct wnw__cache){0};
     }
-    wnw__wrap_host_free(&m->host);
-    m->cache = NULL;
+    wnw__wrap_host_free(&r->plan_host);
+    r->planned = NULL;
     return rc;
 }

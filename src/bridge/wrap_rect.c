@@ -6,6 +6,7 @@
 #include "bridge/bridge_impl.h"
 #include "bridge/wrap.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Cells that are added at a time: libllama's views end at multiples of it. */
@@ -58,6 +59,7 @@ int wnw__wrap_layer_new(struct wnw__bridge_layer *l, struct wnw__wrap *w)
     if (!l->wrap)
         return wnw__fail(WNW_E_NOMEM, "no memory for layer %d", (int)l->il);
     l->wrap->w = w;
+    l->far = &wnw__wrap_far;
     return WNW_OK;
 }
 
@@ -77,6 +79,17 @@ static void free_heads(struct wnw__bridge_layer *l)
     }
     free(w->heads);
     w->heads = NULL;
+}
+
+void wnw__wrap_renew(const struct wnw__bridge_layer *l, int64_t cell, int64_t n)
+{
+    const struct wnw__wrap_layer *w = l->wrap;
+    for (int64_t i = cell * l->n_head; (w->gate || w->settled_marks) && i < (cell + n) * l->n_head; i++) {
+        if (w->gate)
+            w->gate[i] = NAN;
+        if (w->settled_marks)
+            w->settled_marks[i] = 0.0f;
+    }
 }
 
 void wnw__wrap_layer_clear(struct wnw__bridge_layer *l)
@@ -108,6 +121,7 @@ void wnw__wrap_layer_free(struct wnw__bridge_layer *l)
     free(l->wrap->sinks);
     free(l->wrap);
     l->wrap = NULL;
+    l->far = NULL;
 }
 
 /* ---- Rows ---- */

@@ -52,7 +52,7 @@ static int check_neutral(const struct wnw_model *m, const struct neutral *row)
 }
 
 /* What libllama reads for every family or for a family near these, and what winnow has no code for. Where libllama does
- * not read such a key for the current family, the file still says that the model computes otherwise than both do. */
+ * not read such a key for the current family, the file still says that the model computes differently than both do. */
 static int check_keys(const struct wnw_model *m, bool by_libllama)
 {
     const struct wnw__hparams *hp = &m->hp;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every query of a prompt, rounded to f16 where that will do (decision 103): back to float32, for whoever recorded them. */
+/* Every query of a prompt, rounded to f16 where that will do (decision 103): back to float32, for recorders. */
 #ifndef WNW_QUERIES_H
 #define WNW_QUERIES_H
 

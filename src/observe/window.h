@@ -26,7 +26,7 @@ static inline const float *wnw__window_at(const struct wnw__window *w, int32_t i
     return w->q + (ring * (size_t)w->cap + (size_t)(pos % w->cap)) * w->row;
 }
 
-/* Queries of consecutive positions, after RoPE, from whoever kept them. */
+/* Queries of consecutive positions, after RoPE, from the recorder that kept them. */
 struct wnw__window_queries {
     const void *of;
     /* The query [n_head][d] of a position in layer il. */

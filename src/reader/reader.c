@@ -166,7 +166,7 @@ static int generate(wnw_session *s, wnw_text_fn on_text, void *user)
     return rc;
 }
 
-/* E_MISMATCH where the template writes the document otherwise than when it was read, as one that writes the date does. */
+/* E_MISMATCH where the template writes the document differently than when it was read, as one that writes the date does. */
 static int check_beginning(const struct document *d, const wnw_prompt *prompt)
 {
     const int32_t *tokens = wnw_prompt_tokens(prompt, NULL);
@@ -175,7 +175,7 @@ static int check_beginning(const struct document *d, const wnw_prompt *prompt)
         return WNW_OK;
     return wnw__fail(
         WNW_E_MISMATCH,
-        "the model's template writes the document otherwise than when it was read; read it again");
+        "the model's template writes the document differently than when it was read; read it again");
 }
 
 /* A session that has read what comes before the question; *from: the first token of the prompt that it lacks. */

@@ -145,7 +145,7 @@ static int prepare(const wnw_session *s, const wnw_run *run, const wnw_run_more 
     }
     WNW_TRY(check_tasks(s, more->task_tokens, more->n_task_tokens, more->n_tasks));
     if (more->n_tasks == 0)
-        return WNW_OK; /* nothing is allocated, so that ending rules cannot fail for want of memory */
+        return WNW_OK; /* nothing is allocated, so that ending rules cannot fail for lack of memory */
     return wnw__token_log_set_tasks(ids, more->task_tokens, more->n_task_tokens, more->n_tasks);
 }
 
@@ -153,7 +153,7 @@ static int prepare(const wnw_session *s, const wnw_run *run, const wnw_run_more 
 static int declare_all(wnw_session *s, const wnw_policy *policy, const wnw_run_more *more, bool generated)
 {
     const int32_t n_own = policy ? 1 : 0;
-    if (more->n_policies == 0) /* nothing is allocated, so that ending rules cannot fail for want of memory */
+    if (more->n_policies == 0) /* nothing is allocated, so that ending rules cannot fail for lack of memory */
         return declare(s, &policy, n_own, generated);
     WNW_TRY(wnw__policies_check(more->policies, more->n_policies));
     const wnw_policy **all = malloc(((size_t)more->n_policies + 1) * sizeof *all);
@@ -191,6 +191,7 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
                                         .chunk = own.chunk,
                                         .every = own.every,
                                         .target = own.target,
+                                        .slack = more.chunk_slack,
                                         .once = more.once};
     int rc = prepare(s, &own, &more, &rules, prompt, &ids);
     if (rc == WNW_OK) /* the last step that can fail; nothing was replaced before it */

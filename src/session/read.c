@@ -43,10 +43,13 @@ static int32_t next_chunk(const wnw_session *s, int32_t n_left)
     return chunk < n_left ? chunk : n_left;
 }
 
-/* Compresses what was read, and has the report say which entries could not go. */
+/* Compresses what was read, and has the report say which entries could not go. room: that of wnw__session_apply; for the
+ * next chunk, or -1 after the last. */
 static int compress(wnw_session *s, int32_t room, wnw_report *report)
 {
-    const struct wnw__compression compression = compression_of(s, 0);
+    struct wnw__compression compression = compression_of(s, 0);
+    if (room >= 0 && s->rules.ev.slack > 1)
+        compression.size = wnw__rules_size_between(&s->rules.ev);
     report->protected_first = s->n_past; /* unless something can */
     report->protected_last = 0;
     return wnw__rules_compress(s, &compression, room, report);
@@ -124,7 +127,9 @@ static bool is_endless(const wnw_session *s)
 static int check_chunks(const wnw_session *s, int32_t n)
 {
     const int64_t n_ctx = s->params.n_ctx, n_seen = (int64_t)s->n_past - s->rules.n_uncounted;
+    struct wnw__eviction between = s->rules.ev;
     int64_t have = s->n_past;
+    between.size = wnw__rules_size_between(&between);
     if (n_seen + n > INT32_MAX)
         return wnw__fail(WNW_E_FULL, "more than %d tokens in one timeline", INT32_MAX);
     for (int32_t at = 0; at < n && !wnw__rule_of(s->rules.ev.policy)->chunks_follow_blocks;) {
@@ -137,7 +142,7 @@ static int check_chunks(const wnw_session *s, int32_t n)
                 (long long)have, (int)n_now, (long long)n_ctx);
         at += n_now;
         have += n_now;
-        const int32_t n_keep = wnw__rules_n_keep(s, &s->rules.ev, (int32_t)(n_seen + at));
+        const int32_t n_keep = wnw__rules_n_keep(s, &between, (int32_t)(n_seen + at));
         have = n_keep < have ? n_keep : have;
     }
     return WNW_OK;

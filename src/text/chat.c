@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A conversation. Every user turn renders all of it; what was handed out as tokens before must be the beginning of that text,
- * and only the rest is tokenised. Where a template writes earlier turns otherwise than before, the tokens that the new text
+ * and only the rest is tokenised. Where a template writes earlier turns differently than before, the tokens that the new text
  * still begins with stay, and the turn says how many these are.
  */
 #include "base/err.h"

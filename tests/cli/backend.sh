@@ -60,7 +60,7 @@ grep -q 'make bridge LLAMA=' "$work/err" || fail 'nothing says how to build for 
 bad 'no file' 'cannot open' backend --check "$work/none.so"
 echo text >"$work/text.so"
 bad 'no library' 'cannot open' backend --check "$work/text.so"
-bad 'a library without ggml' 'brings no ggml' backend --check "$(ldd "$WINNOW" | sed -n 's/.*libm\.so[.0-9]* => \(\/[^ ]*\).*/\1/p')"
+bad 'a library without ggml' 'contains no ggml' backend --check "$(ldd "$WINNOW" | sed -n 's/.*libm\.so[.0-9]* => \(\/[^ ]*\).*/\1/p')"
 # An unmodified llama-cpp-python: the example, and the way of programs that only know GGML_BACKEND_PATH.
 python=$cache/python/bin/python
 model=$tiny/chat/smollm2.gguf

@@ -36,6 +36,27 @@ bad 'a tensor that is lost' 'lacks tensor blk.3.ffn_down.weight' run -m "$work/l
 LC_ALL=C sed 's/rope_freqs\.weight/rope_turns.weight/' "$tiny/tiny-llama3.gguf" >"$work/more.gguf"
 bad 'a tensor that nobody knows' 'holds tensor rope_turns.weight, which winnow does not compute with' run -m "$work/more.gguf" -p x
 
+# A model that is cut off while a conversation goes on: one line more, and no signal.
+cp "$model" "$work/open.gguf"
+mkfifo "$work/said"
+"$WINNOW" chat -m "$work/open.gguf" -n 4 <"$work/said" >"$work/out" 2>"$work/err" &
+chat=$!
+exec 5>"$work/said"
+echo 'Hello.' >&5
+for _ in $(seq 600); do
+    [ -s "$work/out" ] && break
+    sleep 0.1
+done
+[ -s "$work/out" ] || fail "no answer: $(cat "$work/err")"
+sleep 0.2
+truncate -s 4096 "$work/open.gguf"
+echo 'Hello again.' >&5
+exec 5>&-
+wait "$chat"
+code=$?
+[ "$code" -eq 1 ] || fail "a model that is cut off: exit code $code"
+tail -1 "$work/err" | grep -q 'cut off while it was in use' || fail "a model that is cut off: $(cat "$work/err")"
+
 # Weights whose bits are all ones are no numbers: here the last ones of the last tensor.
 cp "$model" "$work/nan.gguf"
 printf '\377%.0s' {1..64} |

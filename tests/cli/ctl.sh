@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# winnow ctl page: what it asks a server for, and what it says of replies that are no page. tests/server/page.py asks a real one.
+# winnow ctl: what it asks a server for, and what it says of replies that are no page or no list. tests/server/page.py asks a real one.
 . "$(dirname "$0")/lib.sh"
 
 # A server that answers by the path's prefix, and writes down what it was asked.
@@ -26,6 +26,10 @@ answers = {"page": sized(b"200 OK", PAGE),
            "busy": sized(b"409 Conflict", b'{"error": {"message": "it is empty"}}'),
            "broken": sized(b"500 Internal Server Error", b"\xff"),
            "other": b"SSH-2.0-OpenSSH\r\n",
+           "why": sized(b"200 OK", b'{"requests": [{"slot": 1, "read": 40, "from_slot": 300, "parked": 7, "document": 2, "differs_at": 12, "cause": "tools have changed", '
+                                   b'"before": "Today is ", "was": "Monday\\u001b[2J", "is": "\\"Tuesday\\""}, {"slot": 0, "read": 5, "from_slot": 0, "parked": 0, "document": 0}]}'),
+           "empty": sized(b"200 OK", b'{"requests": []}'),
+           "old": sized(b"200 OK", b'{"slots": []}'),
            "nothing": b""}
 listeners = [socket.create_server(("127.0.0.1", 0))]
 port = listeners[0].getsockname()[1]
@@ -117,6 +121,25 @@ refused 2 'nothing to be seen' 'it is empty' --url "$url/busy"
 refused 1 'an error that cannot be read' 'nothing that can be read' --url "$url/broken"
 refused 1 'no HTTP' 'does not speak HTTP' --url "$url/other"
 refused 1 'no reply' 'does not speak HTTP' --url "$url/nothing"
+
+good 'why' ctl why --url "$url/why" --api-key secret
+asked 'GET /why/winnow/kv HTTP/1.0'
+asked 'Authorization: Bearer secret'
+cat >"$work/want" <<'TEXT'
+slot 1: 40 tokens read, 300 from the slot, 7 parked, 2 of a document
+  differs from token 12 on: tools have changed
+  before "Today is "
+  was    "Monday\u001B[2J"
+  is     "\"Tuesday\""
+slot 0: 5 tokens read, 0 from the slot, 0 parked, 0 of a document
+TEXT
+"$WINNOW" ctl why --url "$url/why" >"$work/got" 2>&1
+cmp -s "$work/want" "$work/got" || fail "why: $(cat "$work/got")"
+"$WINNOW" ctl why --url "$url/empty" >"$work/got" 2>&1 && grep -q 'no prompt yet' "$work/got" || fail "why: none: $(cat "$work/got")"
+for path in old key none broken; do
+    "$WINNOW" ctl why --url "$url/$path" >"$work/got" 2>&1 && fail "why: $path is taken"
+    [ "$(wc -l <"$work/got")" -eq 1 ] || fail "why: $path: $(cat "$work/got")"
+done
 kill $server
 wait $server 2>/dev/null
 refused 2 'nobody there' 'no server answers.*Connection refused' --url "$url"

@@ -70,6 +70,12 @@ grep -q '^wrong: no model can be used; ' "$work/out" || fail "no line of what is
     [ $? -eq 1 ] && grep -q '^wrong: neither WINNOW_CACHE nor HOME' "$work/out" && [ ! -s "$work/err" ]) ||
     fail "without a folder: $(cat "$work/out" "$work/err")"
 
+# Names with control characters are shown without them, as everywhere.
+for escape in $'\033[31m' $'\033]0;title\a' $'\r' $'\b\b' $'\177'; do
+    cp "$model" "$work/x${escape}y.gguf"
+    good 'a name with control characters' doctor -m "$work/x${escape}y.gguf"
+    LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" "$work/out" && fail "a name with control characters: $(cat -v "$work/out")"
+done
 bad 'a model that is not there' 'no file .nowhere' doctor -m nowhere
 bad 'a name that is nearly one' 'did you mean smollm2-135m' doctor -m smollm2-135
 bad 'an argument' "unexpected argument 'x'" doctor x

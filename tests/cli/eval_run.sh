@@ -157,7 +157,7 @@ run 'goes on' "${options[@]}" --lengths 700 --out "$work/killed"
 answers "$work/killed/results.jsonl" >"$work/got"
 same 'killed and resumed' "$work/want" "$work/got"
 
-# Two shards are the whole, whoever else answers in the batch.
+# Two shards are the whole, with any others in the batch.
 run 'shard 1' "${options[@]}" --lengths 700 --shard 1/2 --out "$work/shard1"
 run 'shard 2' "${options[@]}" --lengths 700 --shard 2/2 --batch 3 --out "$work/shard2"
 cat "$work/shard1/results.jsonl" "$work/shard2/results.jsonl" >"$work/shards"

@@ -86,6 +86,11 @@ literally anything '' 1 kv part all qa_substring # as the programs of these benc
 literally '' '' 1 exact contains kv part all qa_substring
 literally '  ' ' ' 1 exact contains
 
+# What has no end is refused by its first bytes, and so is an object that says one thing twice.
+bad 'zeros without an end' 'NUL byte' score --metric exact -i /dev/zero
+echo '{"pred": "a", "refs": ["a"], "pred": "b"}' >"$work/twice.jsonl"
+bad 'a key twice' 'has a key twice' score --metric exact -i "$work/twice.jsonl"
+
 python="${WINNOW_CACHE:-$HOME/.cache/winnow}/metrics/bin/python"
 if [ -x "$python" ]; then
     "$python" scripts/metrics/reference.py check "$WINNOW" 3 100 >"$work/out" 2>&1 ||

@@ -51,7 +51,7 @@ grep -v '^[WL]' "$work/out" | grep -qx K && fail 'the key is seen by others, amo
 
 good 'a quality' serve -m "$model" --port 0 --keep-quality 0.9
 grep -qx WINNOW_SERVE_POLICY=auto+quality:q=0.9 "$work/out" || fail "another quality: $(cat "$work/out")"
-grep -q 'policy auto+quality:q=0.9, as few entries as keep that' "$work/err" || fail "the quality is not said: $(cat "$work/err")"
+grep -q 'policy auto+quality:q=0.9, as few entries as preserve that quality' "$work/err" || fail "the quality is not said: $(cat "$work/err")"
 good 'a quality, a policy and a size' serve -m "$model" --port 0 --keep-quality 0.75 --policy replay --budget 300
 grep -qx WINNOW_SERVE_POLICY=replay+quality:q=0.75 "$work/out" || fail "another policy: $(cat "$work/out")"
 grep -q '300 entries a head' "$work/err" || fail "the size is not said: $(cat "$work/err")"
@@ -117,8 +117,8 @@ grep -q "it is not a profile.*passed over" "$work/err" || fail "no profile: $(ca
 good 'a document is stored' compress -m "$model" --policy keydiff --ratio 0.5 -f "$work/a.txt" -o "$work/a.wkv"
 mkdir "$work/slots"
 for option in --lora --lora-scaled --control-vector --override-kv --rope-scaling --rope_freq-base --yarn_orig_ctx; do
-    bad "$option and a stored document" 'changes the model, and stored documents' serve -m "$model" --port 0 --document "a=$work/a.wkv" -- $option x
-    bad "$option and --save" 'changes the model, and slots' serve -m "$model" --port 0 --save "$work/slots" -- $option x
+    bad "$option and a stored document" 'changes the model, but stored documents' serve -m "$model" --port 0 --document "a=$work/a.wkv" -- $option x
+    bad "$option and --save" 'changes the model, but slots' serve -m "$model" --port 0 --save "$work/slots" -- $option x
     good "$option alone" serve -m "$model" --port 0 --document "a=$work/a.txt" -- $option x
 done
 LLAMA_ARG_ROPE_FREQ_BASE=5 bad 'RoPE by the environment' 'LLAMA_ARG_ROPE_FREQ_BASE changes the model' serve -m "$model" --port 0 --save "$work/slots"

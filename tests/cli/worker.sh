@@ -6,11 +6,15 @@ if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
     finished=true
     exit 77
 fi
-bad 'an address for all' '--i-trust-this-network' worker --listen 0.0.0.0:50999
-bad 'no address' 'no address' worker --listen 50999
-bad 'no port' 'loopback' worker --listen 127.0.0.1:none
-bad 'a device that is not there' 'no device' worker --listen 127.0.0.1:50998 --device none
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+bad 'an address for all' '--i-trust-this-network' worker --listen 0.0.0.0:50999
+for address in '' 50999 : :50999 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:99999999999 127.0.0.1:-1 127.0.0.1:+5 '127.0.0.1: 5' 127.0.0.1:5x 127.0.0.1:none 0.0.0.0:0; do
+    bad "no address: $address" "is no address.*port from 1 to 65535" worker --listen "$address"
+done
+for address in localhost.example.invalid:50999 '[::]:50999' 128.0.0.1:50999; do
+    bad "not of this machine: $address" 'not on the loopback' worker --listen "$address"
+done
+bad 'a device that is not there' 'no device' worker --listen "127.0.0.1:$port" --device none
 "$WINNOW" worker --listen "127.0.0.1:$port" -t 1 >"$work/worker" 2>&1 &
 worker=$!
 for _ in $(seq 100); do

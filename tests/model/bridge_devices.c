@@ -15,6 +15,12 @@
 
 enum { N_PROMPT = 300, N_SINGLE = 6, N_BATCH = 20, N_AFTER = N_SINGLE + N_BATCH };
 
+/* The device that ours are around: the first argument, else the CPU. Another one's kernels are of another order and precision. */
+static struct {
+    const char *name;
+    bool other;
+} inner = {.name = "CPU"};
+
 static const char *const models[] = {"tiny/tiny-qwen2-f32.gguf", "tiny/tiny-qwen3-f32.gguf",
                                      "tiny/tiny-gemma3-f32.gguf", "tiny/tiny-llama-mqa.gguf"};
 
@@ -174,6 +180,8 @@ static void test_dropped(void **state)
 {
     (void)state;
     char path[4096];
+    if (inner.other)
+        assert_ok(wnw_bridge_wrap(inner.name));
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         int32_t n_vocab;
         test_model_path(path, sizeof path, models[i]);
@@ -186,12 +194,13 @@ static void test_dropped(void **state)
         print_message("%s: dropped to hidden %.2g, to the device WINNOW %.2g, to the full cache %.2g\n",
                       models[i], test_nmse(dropped, hidden, n), other, effect);
         /* One key after the other. Noise goes by the place in a tensor, which differs. */
-        if (test_noise() == 0) {
+        if (test_noise() == 0 && !inner.other) {
             assert_memory_equal(dropped, hidden, (size_t)n_one * sizeof *hidden);
             assert_cmp(effect, >, 100 * other);
         }
-        assert_cmp(test_nmse(dropped, hidden, n), <=, test_nmse_most(1e-7)); /* tiles of keys that lie elsewhere */
-        assert_cmp(other, <=, test_nmse_most(1e-4)); /* rounded to f16 in other places */
+        /* Tiles of keys that lie elsewhere; rounded to f16 in other places. */
+        assert_cmp(test_nmse(dropped, hidden, n), <=, test_nmse_most(inner.other ? 1e-3 : 1e-7));
+        assert_cmp(other, <=, test_nmse_most(inner.other ? 1e-2 : 1e-4));
         free(full);
         free(dropped);
         free(hidden);
@@ -199,9 +208,15 @@ static void test_dropped(void **state)
     }
 }
 
-int main(void)
+/* With the name of another device: what comes out on that one (scripts/try_device.sh). */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_memory),
                                        cmocka_unit_test(test_dropped)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest dropped[] = {cmocka_unit_test(test_dropped)};
+    if (argc == 1)
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    inner.name = argv[1];
+    inner.other = true;
+    return cmocka_run_group_tests(dropped, NULL, NULL);
 }

@@ -649,7 +649,7 @@ static void test_chunks(void **state)
     test_llama_close(&t);
 }
 
-/* WNW_FAMILIES=FOLDER: writes a table of all models there, as docs/reference/families.md has it. */
+/* WNW_FAMILIES=FOLDER: writes a table of all models there, as records/families.csv has it. */
 static void test_table(void **state)
 {
     (void)state;

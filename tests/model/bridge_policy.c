@@ -512,7 +512,7 @@ static void test_other_heads(void **state)
     free(tokens);
 }
 
-/* A prompt that fails half-way, for want of cells: what was read of it is as it was. */
+/* A prompt that fails half-way because cells run out: what was read of it stays as it was. */
 static void test_no_room(void **state)
 {
     char path[4096];

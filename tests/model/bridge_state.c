@@ -8,17 +8,13 @@
 #include "llamas.h"
 #include "rounding.h"
 #include "winnow_bridge.h"
+#include "workers.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { N_PROMPT = 90, N_MORE = 8, MAX_ROWS = 4 * N_MORE };
 
@@ -454,41 +450,6 @@ static int run_all(void)
 
 /* ---- Devices ---- */
 
-/* A port that nobody listens at. */
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    const bool bound = fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0 &&
-                       getsockname(fd, (struct sockaddr *)&at, &size) == 0;
-    close(fd);
-    return bound ? ntohs(at.sin_port) : -1;
-}
-
-/* A worker in a process of its own, and a device around its CPU. Returns the process, -1 if it does not answer. */
-static pid_t start_worker(void)
-{
-    char address[64], name[72];
-    snprintf(address, sizeof address, "127.0.0.1:%d", free_port());
-    snprintf(name, sizeof name, "rpc:%s", address);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        wnw_bridge_worker(address, "CPU", 1);
-        fprintf(stderr, "%s\n", wnw_last_error());
-        _exit(1);
-    }
-    for (int i = 0; i < 300; i++) {
-        if (wnw_bridge_wrap(name) == WNW_OK)
-            return pid;
-        usleep(100000);
-    }
-    fprintf(stderr, "%s\n", wnw_last_error());
-    kill(pid, SIGKILL);
-    return -1;
-}
-
 /* Layers as libllama has them; then ragged from the first token on, on these devices. */
 static int run_around(const char *ragged)
 {
@@ -514,8 +475,9 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "rpc") != 0)
         return 1;
     place.remote = true;
-    const pid_t worker = start_worker();
-    if (worker < 0 || wnw_bridge_wrap("CPU") != WNW_OK)
+    const int port = test_free_port();
+    const pid_t worker = test_worker(port);
+    if (worker < 0 || test_wrap_worker(worker, port) != 0 || wnw_bridge_wrap("CPU") != WNW_OK)
         return 1;
     const int failed = run_around("WINNOW0,WINNOW1");
     kill(worker, SIGKILL);

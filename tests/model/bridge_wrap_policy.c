@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Policies on a wrapped device, here the CPU. Every preset keeps what it keeps in a session on the same prompt, and the next token
- * sees what stays. Or the preset is refused with a sentence. Each is tried twice: where the host reads the other device's memory,
- * and where all that it looks at is copied, as from a GPU.
+ * Policies on WINNOW0, here around the CPU. Every preset keeps what it keeps in a session on the same prompt, or it is refused with a
+ * sentence. Both are tried: the host reads the other device's memory, or all that it looks at is copied, as from a GPU.
  */
 #include "cuts.h"
 #include "helpers.h"

@@ -6,6 +6,7 @@
 #include "cuts.h"
 #include "helpers.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,6 +386,85 @@ static void chunks_keep_their_budget(void **state)
     test_close(&f);
 }
 
+/* With slack a session keeps what compressing by hand keeps: to the larger size after every chunk but the last. */
+static void slack_equals_two_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        wnw_size size, between;
+        double slack;
+    } rows[] = {
+        {{.kind = WNW_SIZE_BUDGET, .budget = 40}, {.kind = WNW_SIZE_BUDGET, .budget = 80}, 2},
+        {{.kind = WNW_SIZE_BUDGET, .budget = 40}, {.kind = WNW_SIZE_BUDGET, .budget = 40}, 1},
+        {{.kind = WNW_SIZE_RATIO, .ratio = 0.5}, {.kind = WNW_SIZE_RATIO, .ratio = 0}, 2},
+        {{.kind = WNW_SIZE_BUDGET, .budget = 40}, {.kind = WNW_SIZE_RATIO, .ratio = 0}, 1e300},
+    };
+    enum { CHUNK = 50, LENGTH = 220 };
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy *p;
+        const wnw_run_more more = {WNW_INIT(wnw_run_more), .chunk_slack = rows[i].slack};
+        const wnw_run run = {WNW_INIT(wnw_run), .size = rows[i].size, .phase = WNW_PHASE_CHUNK,
+                             .chunk = CHUNK, .more = &more};
+        wnw_session *s = session_with(&f, "keydiff", run, NULL, &p);
+        wnw_session *by_hand = test_session_new(f.m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
+        assert_ok(wnw_session_read(s, f.tokens, LENGTH, NULL));
+        for (int32_t at = 0; at < LENGTH; at += CHUNK) {
+            const int32_t n = LENGTH - at < CHUNK ? LENGTH - at : CHUNK;
+            assert_ok(wnw_session_prefill(by_hand, f.tokens + at, n, NULL, NULL));
+            assert_ok(
+                wnw_session_compress(by_hand, p, at + n < LENGTH ? &rows[i].between : &rows[i].size, NULL));
+        }
+        assert_same_cache(s, by_hand);
+        assert_same_logits(s, by_hand);
+        assert_ok(wnw__cache_check(&s->cache));
+        wnw_session_free(by_hand);
+        wnw_session_free(s);
+        wnw_policy_free(p);
+    }
+    test_close(&f);
+}
+
+static void bad_slack_is_refused(void **state)
+{
+    (void)state;
+    struct test_model f;
+    test_open_tiny(&f, "llama", N_CTX, 11);
+    wnw_session *s = test_session_new(f.m, &(struct test_session){.n_ctx = 128, .n_threads = 1});
+    wnw_policy *p = test_policy("keydiff"), *blocks = test_policy("lagkv:sink=4,lag=16");
+    const struct {
+        const wnw_policy *policy;
+        double slack;
+        wnw_phase phase;
+        bool sized;
+        int status;
+    } rows[] = {
+        {p, 2, WNW_PHASE_CHUNK, true, WNW_OK},
+        {p, 0, WNW_PHASE_END, false, WNW_OK},
+        {p, 1, WNW_PHASE_END, true, WNW_OK},
+        {p, 2, WNW_PHASE_END, true, WNW_E_ARG},
+        {p, 2, WNW_PHASE_LAYER, true, WNW_E_ARG},
+        {p, 2, WNW_PHASE_CHUNK, false, WNW_E_ARG},
+        {blocks, 2, WNW_PHASE_CHUNK, true, WNW_E_ARG},
+        {NULL, 2, WNW_PHASE_END, false, WNW_E_ARG},
+        {p, 0.5, WNW_PHASE_CHUNK, true, WNW_E_RANGE},
+        {p, -2, WNW_PHASE_CHUNK, true, WNW_E_RANGE},
+        {p, INFINITY, WNW_PHASE_CHUNK, true, WNW_E_RANGE},
+        {p, NAN, WNW_PHASE_CHUNK, true, WNW_E_RANGE},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const wnw_run_more more = {WNW_INIT(wnw_run_more), .chunk_slack = rows[i].slack};
+        const wnw_run run = {WNW_INIT(wnw_run), .policy = rows[i].policy, .phase = rows[i].phase,
+                             .more = &more, .size = rows[i].sized ? size_ratio(0.5) : (wnw_size){0}};
+        assert_int_equal(wnw_session_begin(s, &run), rows[i].status);
+    }
+    wnw_policy_free(blocks);
+    wnw_policy_free(p);
+    wnw_session_free(s);
+    test_close(&f);
+}
+
 /* ---- Decoding ---- */
 
 static void decode_holds_the_target(void **state)
@@ -734,6 +814,8 @@ int main(void)
         cmocka_unit_test(second_turn_counts_all_tokens),
         cmocka_unit_test(scoring_is_reported),
         cmocka_unit_test(bad_rules_are_refused),
+        cmocka_unit_test(slack_equals_two_sizes),
+        cmocka_unit_test(bad_slack_is_refused),
     };
     return cmocka_run_group_tests_name("phases", tests, NULL, NULL);
 }

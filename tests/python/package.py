@@ -4,6 +4,7 @@
 WINNOW is the command and KEEP_SETS a program in C (keep_sets.c). Both print plans, which must be those of the package. The model is random:
 its answers are compared with other answers only.
 """
+import importlib.util
 import os
 import pathlib
 import signal
@@ -98,6 +99,19 @@ class Package(unittest.TestCase):
         self.assertEqual(winnow.Plan.from_kvpress(indices, plan.n_tokens), plan)
         masked = [((np.zeros((~rows).sum(), int), *np.nonzero(~rows)), self.m.n_head_kv) for rows in mask]
         self.assertEqual(winnow.Plan.from_kvpress(masked, plan.n_tokens), plan)
+
+    def test_plot(self):
+        plan = self.m.plan(TEXT, "knorm", ratio=0.5)
+        if not importlib.util.find_spec("matplotlib"):
+            with self.assertRaisesRegex(ImportError, r"winnow\[plot\]"):
+                plan.plot()
+            return
+        import matplotlib
+        matplotlib.use("Agg")
+        axes = plan.plot(columns=plan.n_tokens)
+        self.assertEqual(axes.get_title(), "knorm")
+        self.assertTrue(np.array_equal(axes.images[0].get_array(), plan.to_numpy().mean(axis=1)))
+        self.assertEqual(plan.plot(columns=7).images[0].get_array().shape, (self.m.n_layer, 7))
 
     def test_presses(self):
         press = presses.AdaKVPress(presses.SnapKVPress(compression_ratio=0.5, window_size=32))
@@ -195,7 +209,11 @@ class Package(unittest.TestCase):
         (self.folder / "user.jsonl").write_text('{"context": "%s", "question": "Who?", "answers": ["Name7"]}\n' % TEXT)
         options = dict(model=TINY, jsonl=self.folder / "user.jsonl", threads=1, quiet=True, show=False)
         rows = winnow.evaluate(policies=[evaluated, f"{evaluated}+adakv", presses.KnormPress(0.5)], tasks=["user"], **options)
-        rows = rows if isinstance(rows, list) else rows.to_dict("records")
+        if importlib.util.find_spec("pandas"):
+            self.assertEqual(type(rows).__module__.split(".")[0], "pandas")
+            self.assertTrue((rows[rows.policy != "full"]["lo"].dropna() <= 0).all())
+            rows = rows.to_dict("records")
+        self.assertIsInstance(rows, list)
         names = {row["policy"] for row in rows}
         self.assertLessEqual({"full", "evaluated", "evaluated+adakv", "kvpress-knorm"}, names)
         self.assertIn("lo", rows[0])

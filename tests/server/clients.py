@@ -116,7 +116,7 @@ for name, x in want.items():
         check(f"openai: {name} as the plain server", got[name] == x, x, got[name])
         if name not in ("error",):
             check(f"openai: {name} with a policy", kept[name] == x, x, kept[name])
-# The second request about a compressed prompt begins with what was kept, and may answer otherwise than the first.
+# The second request about a compressed prompt begins with what was kept, and may answer differently than the first.
 check("openai: a stream is the answer", all(y["stream"] == y["text"] for y in (want, got)), got)
 check("openai: an unknown policy is a client's fault", kept["error"] == "BadRequestError", kept["error"])
 for name, x in want_messages.items():

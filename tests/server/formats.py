@@ -3,7 +3,7 @@
 """Tools and JSON schemas of a trained model, with `winnow serve` and with llama.cpp's server without winnow: formats.py WINNOW PLAIN_SERVER [MODEL]
 
 The same prompts through the clients `openai` and `anthropic`, whole and in streams. With everything kept the answers are the plain server's, up to the first token for which
-both have two choices that are as good: our attention and products round otherwise than ggml's, which moves log-probabilities. Where an answer differs for that, the test says at
+both have two choices that are as good: winnow's attention and products round differently than ggml's, which moves log-probabilities. Where an answer differs for that, the test says at
 which token and by how much. With a policy, JSON must fit its schema, and calls must parse.
 
 clients.py has the other parts of both interfaces, on a model with random weights, which calls no tools.

@@ -80,7 +80,7 @@ with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", s
         after = s.ask("/slots").json[0]
         check("nothing of it was done", os.listdir(folder) == [] and after["id_task"] == before["id_task"] and s.ask("/winnow/kv").json["slots"][0]["tokens"] == held, before, after)
 
-        # Whoever may ask goes on: programs by any address, the page, and links to the page.
+        # Allowed requests work: programs by any address, the page, and links to the page.
         own = f"Origin: http://{host}:{port}"
         for name, headers in {"a program": (here,), "localhost": (f"Host: localhost:{port}",), "upper case": ("hOST: LOCALHOST",), "IPv6": (f"Host: [::1]:{port}",), "an address": ("Host: 10.0.0.7",),
                               "the page": (here, own, "Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: cors"), "the page by another address": (f"Host: [::1]:{port}", f"Origin: http://[::1]:{port}"),
@@ -95,7 +95,7 @@ with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", s
         check("winnow ctl", done.returncode == 0 and os.path.getsize(page) > 1000, done.stderr)
         os.remove(page)
 
-# Names and origins that whoever starts the server gives.
+# Names and origins in the server's options.
 with serve("--host-name", "box.lan", "--host-name", "Chat", rest=("--cors-origins", "https://chat.example")) as s:
     port = s.address()[1]
     for name, headers, good in [("a name", ("Host: box.lan",), True), ("the other one", (f"Host: CHAT:{port}", f"Origin: http://chat:{port}"), True), ("no name", ("Host: box",), False),

@@ -212,6 +212,20 @@ def check_command(s, full):
             check(f"ctl page {arguments}", done.returncode == 2 and says in done.stderr and not os.path.exists(f"{work}/none.html"), done.stderr)
 
 
+def check_why(b, s):
+    """The last requests, on the page and by `winnow ctl why`."""
+    url = "http://%s:%d" % s.address()
+    requests = kv(s)["requests"]
+    def listed():
+        return b.js("return [...document.querySelectorAll('#requests li')].map(x => x.textContent)")
+    check("the page shows the last requests", until(lambda: len(listed()) == len(requests)) and all(f"Slot {r['slot']}" in x and "tokens read" in x for r, x in zip(requests, listed())),
+          listed(), requests)
+    done = subprocess.run([winnow, "ctl", "why", "--url", url], capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("slot ")]
+    check("ctl why prints them", done.returncode == 0 and lines == [f"slot {r['slot']}: {r['read']} tokens read, {r['from_slot']} from the slot, {r['parked']} parked, {r['document']} of a document"
+                                                                    for r in requests], done.stdout, done.stderr)
+
+
 def check_screens(b, s):
     for dark in (False, True):
         for width in (390, 1280):
@@ -261,6 +275,7 @@ with Browser() as browser:
             check_kept(browser, server, f"slot {full}", f"slot={full}")
             check_kept(browser, server, "novel", "document=novel")
             check_command(server, full)
+            check_why(browser, server)
             check_screens(browser, server)
     with serve("--api-key", "secret",) as server:
         check("the page needs no key", server.ask("/").status == 200)

@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -146,6 +147,20 @@ if not less or subprocess.run([*less, "true"], stderr=subprocess.DEVNULL).return
             check("it goes on", other.status == again.status == 200 and again.json["tokens_predicted"] == 4, again.text[:300])
             os.chmod(folder, 0o700)
             check("and saves again when it may", s.ask("/winnow/slots/1?action=save", {"filename": "slot"}).status == 200 and os.listdir(folder) == ["slot"])
+
+# A model that is cut off while it is served: the log has the reason, and the process ends by itself.
+with tempfile.TemporaryDirectory() as folder:
+    copy = os.path.join(folder, "open.gguf")
+    shutil.copy(model, copy)
+    with Server([winnow, "serve", "-m", copy, "--port", "0", "--slots", "1", "--", "-t", "1"]) as s:
+        check("it answers", s.ask("/completion", {"prompt": ids(20, 1), "n_predict": 1}).status == 200)
+        os.truncate(copy, 4096)
+        try:
+            s.ask("/completion", {"prompt": ids(20, 2), "n_predict": 1})
+        except (OSError, http.client.HTTPException):
+            pass
+        check("it ends with 1", until(lambda: s.process.poll() is not None) and s.process.returncode == 1, s.process.returncode, s.log()[-500:])
+        check("and says why", "cut off while it was in use" in s.log(), s.log()[-500:])
 
 # What the environment says is taken or refused, in one line, before a model is opened.
 budget, ratio, cap = "WINNOW_SERVE_BUDGET", "WINNOW_SERVE_RATIO", "WINNOW_SERVE_KV_BYTES"

@@ -51,7 +51,7 @@ def words(n, seed):
 document, other = ids(700, 1), ids(900, 2)
 questions = [ids(30, 10 + i) for i in range(5)]
 
-# Slots are compressed by what their requests say; each once, whoever else is in the batch.
+# Slots are compressed by what their requests say; each once, with any others in the batch.
 with serve("--policy", "full") as s:
     whole = [s.complete(document, 12, id_slot=0), s.complete(other, 12, id_slot=1)]
     check("full: nothing is dropped", n_compressed(s) == 0 and slot(s, 0)["entries"] == 711, kv(s))
@@ -64,7 +64,7 @@ with serve("--policy", "full") as s:
     check("each was compressed once", n_compressed(s) == before + 3, kv(s))
     s.complete(ids(1025, 30), 3, id_slot=0, cache_prompt=False, winnow={"policy": "snapkv", "budget": 100})
     check("a prompt of twice 512 tokens and one more", slot(s, 0)["entries"] == 102 and n_compressed(s) == before + 4, kv(s))
-    # Whoever asks the same of the same slots gets what a request alone gets.
+    # The same requests to the same slots get what a request alone gets.
     alone = s.complete(document, 12, id_slot=0, cache_prompt=False, winnow={"policy": "keydiff", "budget": 150})
     both = at_once(lambda: s.complete(document, 12, id_slot=2, cache_prompt=False, winnow={"policy": "keydiff", "budget": 150}),
                    lambda: s.complete(other, 12, id_slot=3, cache_prompt=False))

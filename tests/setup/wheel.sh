@@ -1,49 +1,82 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Makes the wheel of the Python package, installs it into an empty environment, and tests it there: the lines of
-# docs/use/python.md, and tests/python/package.py.
+# Makes the source package and a wheel from it, installs that into empty environments, and tests it there: tests/python/, the lines of README.md
+# and docs/use/python.md, and the notebook in examples/.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 tools=$user_cache/wheel
 models=$user_cache/models
+tiny=$models/tiny/tiny-llama.gguf
 [ -f "$tools/made" ] || skip "no tools for wheels; scripts/setup.sh wheel installs them"
-[ -f "$models/tiny/tiny-llama.gguf" ] || skip "no $models/tiny/tiny-llama.gguf"
+[ -f "$tiny" ] || skip "no $tiny"
 if grep -q 'WNW_SANITIZE:STRING=\(ON\|thread\)' "$(dirname "${WINNOW:?}")/CMakeCache.txt"; then skip "a build with sanitizers"; fi
 winnow=$(realpath "$WINNOW")
 keep_sets=$(dirname "$winnow")/tests/keep_sets
 [ -x "$keep_sets" ] || skip "no $keep_sets; build all targets"
-
 export WINNOW_CACHE=$user_cache CMAKE_BUILD_PARALLEL_LEVEL=2
-"$tools/venv/bin/pip" wheel "$top" -q --no-deps --no-build-isolation --disable-pip-version-check -C build-dir="$work/build" -w "$work/raw" >"$work/log" 2>&1 ||
-    { fail "the wheel cannot be made: $(tail -n 20 "$work/log")"; finish; }
-"$tools/venv/bin/python" "$top/scripts/wheel.py" "$work"/raw/winnow-*.whl "$work/dist" >"$work/log" 2>&1 ||
-    { fail "the wheel lacks its libraries: $(tail -n 20 "$work/log")"; finish; }
-version=$(sed -n 's/^project(winnow VERSION \([0-9.]*\).*/\1/p' "$top/CMakeLists.txt")
-[ -f "$work/dist/winnow-$version-py3-none-"manylinux_*_x86_64.whl ] || fail "the wheel is called $(ls "$work/dist")"
 
-python3 -m venv "$work/empty" || fail 'no environment'
-"$work/empty/bin/pip" install -q --no-index --disable-pip-version-check --find-links "$tools/packages" "$work"/dist/winnow-*.whl >"$work/log" 2>&1 ||
-    { fail "the wheel cannot be installed: $(cat "$work/log")"; finish; }
+# must WHAT COMMAND...: without it nothing further can be tested.
+must() {
+    local what=$1
+    shift
+    "$@" >"$work/log" 2>&1 || { fail "$what: $(tail -n 40 "$work/log")"; finish; }
+}
+# passes WHAT COMMAND...
+passes() {
+    local what=$1
+    shift
+    "$@" >"$work/out" 2>"$work/log" || fail "$what: $(tail -n 40 "$work/log")"
+}
+# environment NAME EXTRAS: with the wheel and what it needs, from files alone.
+environment() {
+    python3 -m venv "$work/$1" &&
+        "$work/$1/bin/pip" install -q --no-index --disable-pip-version-check --find-links "$tools/packages" "$wheel$2"
+}
+
+cd "$top" || exit 1
+must 'the source package cannot be made' "$tools/venv/bin/python" -c 'import sys, scikit_build_core.build as b; b.build_sdist(sys.argv[1])' "$work/source"
+must 'the wheel cannot be made of it' "$tools/venv/bin/pip" wheel "$work"/source/winnow-*.tar.gz -q --no-deps --no-build-isolation --disable-pip-version-check \
+    -C build-dir="$work/build" -w "$work/raw"
+must 'the wheel lacks its libraries' "$tools/venv/bin/python" "$top/scripts/wheel.py" "$work"/raw/winnow-*.whl "$work/dist"
+version=$(sed -n 's/^project(winnow VERSION \([0-9.]*\).*/\1/p' "$top/CMakeLists.txt")
+wheel=$(ls "$work"/dist/*.whl)
+[[ ${wheel##*/} == "winnow-$version-py3-none-manylinux_"*_x86_64.whl ]] || fail "the wheel is called $wheel"
+
+must 'the wheel cannot be installed' environment empty ''
 cd "$work" || exit 1 # nothing is imported from the tree
 "$work/empty/bin/winnow" --version 2>&1 | grep -qwF "$version" || fail "the command of the package is $("$work/empty/bin/winnow" --version 2>&1)"
-"$work/empty/bin/python" "$top/tests/python/package.py" "$winnow" "$models/tiny/tiny-llama.gguf" "$keep_sets" >"$work/log" 2>&1 || fail "package.py: $(tail -n 40 "$work/log")"
+passes package.py "$work/empty/bin/python" "$top/tests/python/package.py" "$winnow" "$tiny" "$keep_sets"
 
-# With llama-cpp-python, in the environment that pip has installed it into.
-if [ -d "$user_cache/python/lib/"python3*/site-packages/llama_cpp ] && [ -e "$(dirname "$winnow")/libggml-winnow.so" ]; then
-    "$tools/venv/bin/pip" install -q --no-index --no-deps --disable-pip-version-check --target "$work/site" "$work"/dist/winnow-*.whl >"$work/log" 2>&1 ||
-        fail "the wheel cannot be installed: $(cat "$work/log")"
-    PYTHONPATH=$work/site "$user_cache/python/bin/python" "$top/tests/python/attach.py" "$models/tiny/tiny-llama.gguf" "$models/tiny/tiny-qwen2.gguf" >"$work/log" 2>&1 ||
-        fail "attach.py: $(tail -n 40 "$work/log")"
+# The first lines of the pages.
+mkdir "$work/examples"
+head -n 50 "$top/examples/document.txt" | tee "$work/examples/document.txt" >"$work/document.txt" # with the answer
+sed -n '/^In Python, after/,/^## /s/^    //p' "$top/README.md" >"$work/readme.py"
+sed -n '/^## First lines/,/^## /s/^    //p' "$top/docs/use/python.md" >"$work/page.py"
+for page in readme page; do
+    [ "$(wc -l <"$work/$page.py")" -gt 5 ] || fail "$page.py has no lines"
+    if [ -f "$models/smollm2-135m.gguf" ]; then
+        passes "$page.py" "$work/empty/bin/python" "$work/$page.py"
+        grep -q Nimbus "$work/out" || fail "the lines of $page.py print: $(cat "$work/out")"
+    fi
+done
+
+# With pandas and matplotlib.
+must 'the extras cannot be installed' environment extras '[plot,frames]'
+passes 'package.py with pandas' env WINNOW_TESTS='Package.test_evaluate Package.test_plot' \
+    "$work/extras/bin/python" "$top/tests/python/package.py" "$winnow" "$tiny" "$keep_sets"
+passes 'the notebook' "$work/extras/bin/python" "$top/scripts/notebook.py" "$top/examples/new_scorer.ipynb" --set MODEL="$tiny" --set RATIOS='[0.5]'
+grep -qx '[0-9]* cells, 2 figures' "$work/out" || fail "the notebook prints: $(cat "$work/out")"
+
+# With openai and llama-cpp-python, in the environment that pip has installed it into.
+must 'the wheel cannot be installed' "$tools/venv/bin/pip" install -q --no-index --no-deps --disable-pip-version-check --target "$work/site" "$wheel"
+with_site() { env PYTHONPATH="$work/site" "$user_cache/python/bin/python" "$@"; }
+if [ -x "$work/site/winnow/lib/winnow/winnow-llama-server" ] && with_site -c 'import openai' 2>"$work/log"; then
+    passes serve.py with_site "$top/tests/python/serve.py" "$tiny"
 else
-    printf 'left out: winnow.llama_cpp, without llama-cpp-python or the backend\n'
+    printf "left out: python -m winnow serve, without openai, or llama.cpp's server in the wheel\n"
 fi
-
-# The page's first lines and what they print.
-sed -n '/^## First lines/,/^## /p' "$top/docs/use/python.md" | sed -n 's/^    //p' >"$work/page"
-sed -n '/^import/,$p' "$work/page" >"$work/page.py"
-[ -s "$work/page.py" ] || fail 'docs/use/python.md has no first lines'
-if [ -f "$models/smollm2-135m.gguf" ]; then
-    cp "$top/examples/document.txt" "$work/document.txt"
-    "$work/empty/bin/python" "$work/page.py" >"$work/out" 2>"$work/log" || fail "the page's lines: $(tail -n 20 "$work/log")"
-    grep -q Nimbus "$work/out" || fail "the page's lines print: $(cat "$work/out")"
+if [ -e "$work/site/winnow/lib/winnow/libggml-winnow.so" ] && with_site -c 'import llama_cpp' 2>"$work/log"; then
+    passes attach.py with_site "$top/tests/python/attach.py" "$tiny" "$models/tiny/tiny-qwen2.gguf"
+else
+    printf 'left out: winnow.llama_cpp, without llama-cpp-python, or the backend in the wheel\n'
 fi
 finish

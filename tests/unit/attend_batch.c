@@ -126,7 +126,7 @@ static void store_and_run(void *user, int ith, int nth)
     wnw__attend_run(&f->op, f->q, f->k, f->v, f->out, ith, nth);
 }
 
-/* The whole batch in one layer. storing: new rows are stored by whoever takes the piece they fall into. */
+/* The whole batch in one layer. storing: new rows are stored by the thread that takes their piece. */
 static void run(struct fixture *f, int32_t il, bool storing, int nth)
 {
     f->op.il = il;

@@ -654,7 +654,7 @@ static void nothing_calibrated_is_strict(void **state)
         assert_same_plan(plan, strict);
         wnw_plan_free(plan);
     }
-    wnw_plan *plan = plan_of(&f, "compilerkv:window=16,tau=1", 150, &r); /* whoever wants that says so */
+    wnw_plan *plan = plan_of(&f, "compilerkv:window=16,tau=1", 150, &r); /* a caller asks for that */
     assert_lacks(r.warning, "thresholds");
     assert_other_plan(plan, strict);
     wnw_plan_free(plan);

@@ -266,7 +266,7 @@ static void products_near_double(void **state)
     }
 }
 
-/* The same bits for a token whoever else is there. */
+/* The same bits for a token with any other tokens. */
 static void tokens_are_independent(void **state)
 {
     (void)state;

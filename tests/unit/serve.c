@@ -8,6 +8,7 @@
 #include "serve/documents.h"
 #include "serve/request.h"
 #include "serve/sequences.h"
+#include "serve/tickets.h"
 #include "winnow_calibrate.h"
 #include "winnow_method.h"
 
@@ -60,6 +61,10 @@ static void test_cells_die_with_their_last_owner(void **state)
     serve_sequences_shift(&s, 1, 2, -1, -2); /* 1 2 -> 1 0 */
     serve_sequences_rm(&s, 1, 0, 1);
     assert_int_equal(s.of[1].token[0], 11);
+    assert_int_equal(serve_sequences_removed(&s, 1), 0);
+    serve_sequences_close_up(&s, 1); /* 1 -> 0, which the server still counts as 1 */
+    assert_int_equal(s.of[1].pos[0], 0);
+    assert_int_equal(serve_sequences_removed(&s, 1), 1);
     assert_int_equal(s.n_dead, 2);
     assert_int_equal(s.dead[1], 5);
     serve_sequences_rm(&s, -1, -1, -1);
@@ -1123,9 +1128,39 @@ static void test_pipes(void **state)
     snprintf(line, sizeof line, "a=%s", path);
     assert_false(serve_documents_load(line, why));
     assert_non_null(strstr(why, "cannot read"));
+    assert_non_null(strstr(why, "not a regular file"));
+    assert_false(serve_documents_load("b=/dev/zero", why));
+    assert_non_null(strstr(why, "not a regular file"));
     serve_documents_free();
     unlink(path);
     assert_int_equal(rmdir(folder), 0);
+}
+
+/* What is given comes to who has the ticket, once. */
+static void test_tickets(void **state)
+{
+    (void)state;
+    struct serve_tickets all = SERVE_TICKETS;
+    int a = 0, b = 0;
+    int32_t ticket, other;
+    char name[SERVE_TICKET_NAME], path[SERVE_TICKET_NAME + 8];
+    const int32_t first = serve_ticket_new(&all), second = serve_ticket_new(&all);
+    assert_int_not_equal(first, second);
+    assert_true(serve_ticket_give(&all, second, &b));
+    assert_false(serve_ticket_give(&all, second, &a));
+    assert_ptr_equal(serve_ticket_end(&all, second), &b);
+    assert_null(serve_ticket_end(&all, second));
+    assert_false(serve_ticket_give(&all, second, &b));
+    assert_null(serve_ticket_end(&all, first));
+    assert_null(all.first);
+    serve_ticket_file(name, "winnow-x.", 12, -1);
+    snprintf(path, sizeof path, "a/b/%s", name);
+    assert_true(serve_ticket_of_file(path, "winnow-x.", &ticket, &other));
+    assert_int_equal(ticket, 12);
+    assert_int_equal(other, -1);
+    const char *const no[] = {"winnow-y.1.2", "winnow-x.1", "winnow-x.1.2x", "winnow-x.", "x"};
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        assert_false(serve_ticket_of_file(no[i], "winnow-x.", &ticket, &other));
 }
 
 int main(void)
@@ -1156,6 +1191,7 @@ int main(void)
         cmocka_unit_test(test_errors_are_json),
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_pipes),
+        cmocka_unit_test(test_tickets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

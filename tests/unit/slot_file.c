@@ -47,7 +47,7 @@ static void put_row(struct state *s, int32_t pos, size_t bytes)
     }
 }
 
-/* What a test makes otherwise than libllama does. */
+/* What a test makes differently than libllama. */
 struct made {
     int32_t n_tokens, n_cells, n_layers,
         n_window; /* n_window: layers of a second cache, with n_window_cells */

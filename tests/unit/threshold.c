@@ -95,7 +95,7 @@ static void plans(void **state)
     }
 }
 
-/* Without a size there is nothing to share out between layers, whoever would do it. */
+/* Without a size there is nothing to divide between layers, by any part. */
 static void no_layer_budget(void **state)
 {
     (void)state;

@@ -9,6 +9,7 @@
 #include "session/session.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +84,27 @@ static int check_phase(const wnw_policy *p, wnw_phase phase)
 static bool needs_policy(const struct wnw__eviction *ev)
 {
     return ev->size.kind != WNW_SIZE_NONE || ev->chunk || ev->every || ev->target || ev->once ||
-           ev->phase != WNW_PHASE_END;
+           ev->slack != 0 || ev->phase != WNW_PHASE_END;
+}
+
+static int check_slack(const struct wnw__eviction *ev)
+{
+    if (ev->slack == 0 || ev->slack == 1)
+        return WNW_OK;
+    if (!(ev->slack > 1 && isfinite(ev->slack)))
+        return wnw__fail(WNW_E_RANGE, "%g times the size stays between chunks; give 1 or more", ev->slack);
+    if (ev->phase != WNW_PHASE_CHUNK)
+        return wnw__fail(WNW_E_ARG, "%g times the size stays between chunks, but nothing is read in chunks",
+                         ev->slack);
+    if (ev->size.kind == WNW_SIZE_NONE)
+        return wnw__fail(WNW_E_ARG, "%g times the size stays between chunks, but there is no size; give one",
+                         ev->slack);
+    if (wnw__policy_is_recursive(ev->policy))
+        return wnw__fail(WNW_E_ARG,
+                         "%s judges each block once, so that no more than its size can stay between chunks; "
+                         "leave the %g times out",
+                         wnw__policy_name(ev->policy), ev->slack);
+    return WNW_OK;
 }
 
 static int check_rules(const struct wnw__eviction *ev)
@@ -100,6 +121,7 @@ static int check_rules(const struct wnw__eviction *ev)
         return wnw__fail(WNW_E_RANGE, "chunk %d, every %d and target %lld must not be negative",
                          (int)ev->chunk, (int)ev->every, (long long)ev->target);
     WNW_TRY(check_phase(ev->policy, ev->phase));
+    WNW_TRY(check_slack(ev));
     return ev->every > 0 ? check_phase(ev->policy, WNW_PHASE_DECODE) : WNW_OK;
 }
 

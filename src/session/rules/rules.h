@@ -12,6 +12,7 @@ struct wnw__eviction {
     wnw_phase phase;
     int32_t chunk, every;
     int64_t target;
+    double slack; /* wnw_run_more.chunk_slack */
     bool once;
 };
 
@@ -92,6 +93,8 @@ int32_t wnw__rules_n_layers(const wnw_session *s, const wnw_policy *p);
 /* Entries per layer and head that the size of the rules leaves of n tokens, at least 1; more than n where the size
  * holds them all. */
 int32_t wnw__rules_n_keep(const wnw_session *s, const struct wnw__eviction *ev, int32_t n);
+/* The size while chunks follow: `slack` times the size of the rules. */
+wnw_size wnw__rules_size_between(const struct wnw__eviction *ev);
 /* Entries of the longest head among the layers without a sliding window. */
 int32_t wnw__rules_longest_head(const wnw_session *s);
 

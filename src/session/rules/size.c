@@ -37,6 +37,24 @@ int32_t wnw__rules_n_keep(const wnw_session *s, const struct wnw__eviction *ev, 
     return n_keep < 1 ? 1 : n_keep < INT32_MAX ? (int32_t)n_keep : INT32_MAX;
 }
 
+wnw_size wnw__rules_size_between(const struct wnw__eviction *ev)
+{
+    wnw_size size = ev->size;
+    if (!(ev->slack > 1))
+        return size;
+    if (size.kind == WNW_SIZE_RATIO) {
+        const double kept = (1 - size.ratio) * ev->slack;
+        size.ratio = kept < 1 ? 1 - kept : 0;
+    } else if (size.kind == WNW_SIZE_BUDGET) {
+        const double more = (double)size.budget * ev->slack;
+        size.budget = more < INT32_MAX ? (int64_t)more : INT32_MAX;
+    } else if (size.kind == WNW_SIZE_BYTES) {
+        const double more = (double)size.bytes * ev->slack;
+        size.bytes = more < (double)INT64_MAX ? (uint64_t)more : INT64_MAX;
+    }
+    return size;
+}
+
 int32_t wnw__rules_longest_head(const wnw_session *s)
 {
     int32_t n = 0;

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/stretch.h"
+
+#include "serve/compress.h"
+#include "serve/real.h"
+
+#include <ggml.h>
+#include <llama.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest conversation, in contexts. The server allocates by it, so there must be an end. */
+enum { TIMES = 100 };
+/* First tokens that stay where nobody has said how long the header is: much attention goes to them. */
+enum { LEAST_HEADER = 4 };
+/* The most blocks in which tokens are removed, because libllama visits all cells for each. */
+enum { MOST_BLOCKS = 4096 };
+
+/* ---- Whether ---- */
+
+/* libllama moves quantised keys only of heads of a multiple of 64 numbers. */
+static bool moves_keys(const struct serve_watched *w, const struct llama_model *m)
+{
+    const int32_t n_head = llama_model_n_head(m);
+    return !ggml_is_quantized((enum ggml_type)w->type_k) ||
+           (n_head > 0 && llama_model_n_embd(m) / n_head % 64 == 0);
+}
+
+static const char *why_not(const struct serve_watched *w)
+{
+    const struct llama_model *m = llama_get_model(w->ctx);
+    const enum llama_rope_type rope = llama_model_rope_type(m);
+    if (!serve_settings()->makes_room)
+        return "the server was started without it: winnow serve --when-full compress";
+    if (w->blind)
+        return "the model has recurrent layers, from which nothing can be removed";
+    if (llama_model_n_swa(m) > 0)
+        return "the model has layers with a sliding window, whose positions cannot be moved";
+    if (rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE || serve_settings()->media)
+        return "the server takes images or sounds, whose positions cannot be moved";
+    if (serve_documents_n() > 0)
+        return "the server has documents, whose cells are shared";
+    if (!REAL(llama_memory_can_shift)(llama_get_memory(w->ctx)) || !moves_keys(w, m))
+        return "positions in this cache cannot be moved; keys of another type (-ctk f16) may be";
+    return NULL;
+}
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+void serve_stretch_open(struct serve_watched *w)
+{
+    const char *why = why_not(w);
+    const int32_t n_train = REAL(llama_model_n_ctx_train)(llama_get_model(w->ctx)),
+                  most = least((int32_t)REAL(llama_n_ctx_seq)(w->ctx), n_train);
+    w->most = why ? 0 : most;
+    serve_slots_set_most(w->most, serve_stretch_length(w), why);
+}
+
+void serve_stretch_close(struct serve_watched *w)
+{
+    if (w->most > 0)
+        serve_slots_set_most(0, 0, "the server has a draft model, whose context ends where it did");
+    w->most = 0;
+}
+
+int32_t serve_stretch_length(const struct serve_watched *w)
+{
+    return w->most <= INT32_MAX / TIMES ? w->most * TIMES : INT32_MAX;
+}
+
+/* ---- Positions ---- */
+
+int32_t serve_stretch_pos(const struct serve_watched *w, int32_t seq, int32_t at)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    int32_t from = 0, to = q->n;
+    if (w->most == 0 || at < 0 || q->n == 0)
+        return at;
+    while (from < to) {
+        const int32_t k = from + (to - from) / 2;
+        if (q->at[k] < at)
+            from = k + 1;
+        else
+            to = k;
+    }
+    return from < q->n ? q->pos[from] : q->pos[q->n - 1] + 1;
+}
+
+static int32_t sequence_of(const struct serve_row *row)
+{
+    int32_t seq = 0;
+    while (seq < SERVE_MAX_SLOTS - 1 && !(row->seqs >> seq & 1))
+        seq++;
+    return seq;
+}
+
+void serve_stretch_place(const struct serve_watched *w, struct serve_batch *b, struct llama_batch_ext *batch)
+{
+    int32_t n[SERVE_MAX_SLOTS] = {0};
+    for (int32_t i = 0; w->most > 0 && i < b->n; i++) {
+        struct serve_row *row = &b->row[i];
+        const int32_t seq = sequence_of(row);
+        const llama_pos pos = w->sequences.of[seq].n + w->held[seq].n_unknown + n[seq]++;
+        if (pos != row->pos)
+            REAL(llama_batch_ext_set_pos)(batch, i, &pos);
+        row->pos = pos;
+    }
+}
+
+/* ---- What goes ---- */
+
+/* Tokens of a slot from which some go. They begin after the header. The last tokens of the slot follow them. */
+struct middle {
+    int32_t seq, from, to, n_kept;
+};
+
+struct block {
+    int64_t n_entries;
+    int32_t i;
+};
+
+static int by_entries(const void *a, const void *b)
+{
+    const struct block *x = a, *y = b;
+    if (x->n_entries != y->n_entries)
+        return x->n_entries < y->n_entries ? -1 : 1;
+    return x->i < y->i ? -1 : x->i > y->i; /* of equal ones the oldest goes first */
+}
+
+/* Counts for each token of the middle the heads that keep it. number, cells: [n_cells] scratch. False: the backend does not say it. */
+static bool count(int32_t *n_heads, const struct serve_watched *w, const struct middle *m, int32_t *number,
+                  int32_t *cells)
+{
+    const struct serve_sequence *q = &w->sequences.of[m->seq];
+    for (int32_t i = 0; i < w->sequences.n_cells; i++)
+        number[i] = -1;
+    for (int32_t k = m->from; k < m->to; k++)
+        number[q->cell[k]] = k - m->from;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l;
+        if (!serve_watched_whole_layer(w, i, &l))
+            continue;
+        for (int32_t ih = 0; ih < l.n_heads; ih++) {
+            int32_t n = 0;
+            if (wnw_bridge_cells(w->cache, i, 0, ih, cells, w->sequences.n_cells, &n) != WNW_OK)
+                return false;
+            for (int32_t k = 0; k < n; k++)
+                if (number[cells[k]] >= 0)
+                    n_heads[number[cells[k]]]++;
+        }
+    }
+    return true;
+}
+
+/* Marks the tokens that go: blocks with the fewest entries. Returns how many they are, -1 without memory. */
+static int32_t choose(bool *goes, const struct middle *m, const int32_t *n_heads)
+{
+    const int32_t n = m->to - m->from, size = 1 + (n - 1) / MOST_BLOCKS, n_blocks = (n + size - 1) / size;
+    struct block *blocks = calloc((size_t)n_blocks, sizeof *blocks);
+    int32_t n_gone = 0;
+    if (!blocks)
+        return -1;
+    for (int32_t k = 0; k < n; k++) {
+        blocks[k / size].i = k / size;
+        blocks[k / size].n_entries += n_heads[k];
+    }
+    qsort(blocks, (size_t)n_blocks, sizeof *blocks, by_entries);
+    for (int32_t j = 0; j < n_blocks && n_gone < n - m->n_kept; j++)
+        for (int32_t k = blocks[j].i * size; k < n && k < (blocks[j].i + 1) * size; k++, n_gone++)
+            goes[k] = true;
+    free(blocks);
+    return n_gone;
+}
+
+/* Removes the marked tokens and moves later ones up. Positions of a slot are 0, 1, 2 ... */
+static bool apply(struct serve_watched *w, const struct middle *m, const bool *goes)
+{
+    struct llama_memory_i *mem = llama_get_memory(w->ctx);
+    int32_t gone = 0;
+    for (int32_t k = m->from, to; k < m->to; k = to) {
+        for (to = k; to < m->to && goes[to - m->from] == goes[k - m->from]; to++)
+            ;
+        if (goes[k - m->from]) {
+            if (!REAL(llama_memory_seq_rm)(mem, m->seq, k, to))
+                return false;
+            serve_sequences_rm(&w->sequences, m->seq, k, to);
+            gone += to - k;
+        } else if (gone > 0) {
+            REAL(llama_memory_seq_add)(mem, m->seq, k, to, -gone);
+        }
+    }
+    REAL(llama_memory_seq_add)(mem, m->seq, m->to, -1, -gone);
+    serve_sequences_close_up(&w->sequences, m->seq);
+    return true;
+}
+
+/* The number of tokens that are left of the first n. */
+static int32_t left_of(int32_t n, const struct middle *m, const bool *goes)
+{
+    int32_t left = n;
+    for (int32_t k = m->from; k < m->to && k < n; k++)
+        left -= goes[k - m->from];
+    return left;
+}
+
+static void note(struct serve_watched *w, const struct middle *m, const bool *goes, int32_t n_gone)
+{
+    struct serve_held *s = &w->held[m->seq];
+    s->at_prompt = left_of(s->at_prompt, m, goes);
+    s->n_done = left_of(s->n_done > m->to ? s->n_done : m->to, m, goes);
+    serve_watched_bury(w);
+    serve_watched_count(w, m->seq);
+    serve_watched_report(w, m->seq);
+    serve_watched_tell(w, false, false);
+    fprintf(stderr, "winnow: slot %d: room was made: %d tokens of the middle were removed, %d are left\n",
+            (int)m->seq, (int)n_gone, (int)w->sequences.of[m->seq].n);
+}
+
+/* Removes tokens of the middle until n_kept are left. */
+static bool shrink(struct serve_watched *w, const struct middle *m)
+{
+    const size_t n = (size_t)(m->to - m->from), n_cells = (size_t)w->sequences.n_cells;
+    int32_t *scratch = malloc(2 * n_cells * sizeof *scratch), *n_heads = calloc(n, sizeof *n_heads);
+    bool *goes = calloc(n, sizeof *goes);
+    int32_t n_gone = -1;
+    bool good = scratch && n_heads && goes && serve_compress_middle(w, m->seq, m->from, m->to, m->n_kept);
+    if (good && count(n_heads, w, m, scratch, scratch + n_cells))
+        n_gone = choose(goes, m, n_heads);
+    good = n_gone >= 0 && apply(w, m, goes);
+    if (good)
+        note(w, m, goes, n_gone);
+    else
+        fprintf(stderr, "winnow: slot %d: no room can be made: %s\n", (int)m->seq, wnw_last_error());
+    free(scratch);
+    free(n_heads);
+    free(goes);
+    return good;
+}
+
+/* Makes room for n more tokens in a slot that is to hold `most`: half of that is left. The last quarter stays as it is. */
+static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    const int32_t n_left = least(most / 2, most - n), header = serve_compress_header(w, seq);
+    struct middle m = {.seq = seq, .from = header > LEAST_HEADER ? header : LEAST_HEADER};
+    if (2 * m.from > n_left) {
+        fprintf(stderr,
+                "winnow: slot %d: no room can be made: its header has %d tokens, and the context %d\n",
+                (int)seq, (int)m.from, (int)most);
+        return false;
+    }
+    const int32_t n_last = least(most / 4, (n_left - m.from) / 2);
+    m.to = q->n - n_last;
+    m.n_kept = n_left - m.from - n_last;
+    return m.to - m.from > m.n_kept && shrink(w, &m);
+}
+
+/* ---- When ---- */
+
+static bool may(const struct serve_watched *w, int32_t seq)
+{
+    return w->held[seq].n_unknown == 0 && w->held[seq].behind == 0 && !serve_slots_how(seq).refuses;
+}
+
+static int32_t n_free(const struct serve_watched *w)
+{
+    int32_t n = w->sequences.n_cells - w->sequences.n_live;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        n -= w->held[seq].n_unknown;
+    return n;
+}
+
+/* Slots without a request that hold something. The server clears one of them for each batch that has no room, and what it held may be parked. */
+static int32_t n_idle(const struct serve_watched *w, const struct serve_batch *b)
+{
+    int32_t n = 0;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        n += w->sequences.of[seq].n + w->held[seq].n_unknown > 0 && serve_batch_rows_of(b, seq).n == 0 &&
+             !serve_slots_is_claimed(seq);
+    return n;
+}
+
+static int32_t longest(const struct serve_watched *w)
+{
+    int32_t best = -1;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        if (may(w, seq) && (best < 0 || w->sequences.of[seq].n > w->sequences.of[best].n))
+            best = seq;
+    return best;
+}
+
+bool serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
+{
+    if (w->most == 0)
+        return true;
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
+        const int32_t n = serve_batch_rows_of(b, seq).n;
+        if (n > 0 && w->sequences.of[seq].n + n > w->most && may(w, seq))
+            (void)make(w, seq, n, w->most);
+    }
+    if (n_free(w) >= b->n)
+        return true;
+    if (w->n_purges++ < n_idle(w, b))
+        return false;
+    const int32_t seq = longest(w);
+    if (seq >= 0)
+        (void)make(w, seq, 0, w->sequences.of[seq].n);
+    return true;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Conversations longer than the context. The server believes in a longer context and counts positions in the whole conversation.
+ * When a slot is full, its middle is compressed further. Tokens that few heads keep are removed, and later tokens move up.
+ * The header and the last tokens stay as they are. From then on positions in the cache and those of the server differ; they are
+ * translated here. For the thread that decodes.
+ */
+#ifndef WNW_SERVE_STRETCH_H
+#define WNW_SERVE_STRETCH_H
+
+#include "serve/watched.h"
+
+struct llama_batch_ext;
+
+/* Sees whether room can be made in this context, and sets w->most. */
+void serve_stretch_open(struct serve_watched *w);
+/* Makes no room from now on: a draft model counts the same positions, and has no room for more. */
+void serve_stretch_close(struct serve_watched *w);
+/* Tokens that a conversation may have at most. */
+int32_t serve_stretch_length(const struct serve_watched *w);
+
+/* Makes room for a batch. False: slots without a request hold what it needs, and the server is to clear one. */
+bool serve_stretch_make(struct serve_watched *w, const struct serve_batch *b);
+/* Gives the rows of a batch their positions in the cache. */
+void serve_stretch_place(const struct serve_watched *w, struct serve_batch *b, struct llama_batch_ext *batch);
+/* The position in the cache of the first token of a slot that is not in front of a position of the server's. */
+int32_t serve_stretch_pos(const struct serve_watched *w, int32_t seq, int32_t at);
+
+#endif

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+# --kv-peak and --chunk-slack: a prompt whose cache does not fit is read in chunks, and the cache stays below the peak.
+. "$(dirname "$0")/lib.sh"
+m=$tiny/tiny-llama.gguf
+need_file "$m"
+ids 2000 9 >"$work/ids"
+on=(-m "$m" --tokens "$work/ids" -n 2 -t 1)
+export WINNOW_CACHE=$work/cache
+
+# Read whole where it fits, and then nothing is said of chunks.
+good 'fits' run "${on[@]}" --ratio 0.75 --kv-peak 1G --chunk-slack 2 --json && {
+    json 'fits: no chunks' "$work/out" '"chunks" not in o'
+    grep -q 'in chunks' "$work/err" && fail 'fits: chunks are named'
+    cp "$work/out" "$work/whole"
+}
+whole=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv_bytes_full"])' "$work/whole")
+peak=$((whole * 6 / 10))
+
+# In chunks otherwise: the same number stays, and the peak holds.
+for how in '--policy keydiff --ratio 0.75' '--policy snapkv+adakv --budget 400' '--policy lagkv:lag=32 --ratio 0.75' '--ratio 0.75' \
+    '--policy keydiff --ratio 0.75 --chunk-slack 1.5' '--policy keydiff --budget 300 --evict chunk:100' \
+    '--policy snapkv --ratio 0.75 --kv-type q8_0'; do
+    limit=$peak
+    [[ $how == *q8_0* ]] && limit=$((peak * 17 / 32))
+    good "$how" run "${on[@]}" $how --kv-peak "$limit" --json && {
+        json "$how: chunks" "$work/out" "64 <= o['chunks']['chunk'] <= 2000 and o['chunks']['kv_peak_bytes'] <= $limit"
+        json "$how: what stays" "$work/out" 'o["kv_bytes"] < o["chunks"]["kv_peak_bytes"] and 250 < o["kept_tokens_mean"] <= 500'
+        [ "$(grep -c "read in chunks of [0-9]* tokens: .* --kv-peak allows" "$work/err")" -eq 1 ] || fail "$how: not said once: $(cat "$work/err")"
+    }
+done
+good 'chunks without a peak' run "${on[@]}" --policy keydiff --ratio 0.75 --evict chunk:300 --chunk-slack 2 --json &&
+    json 'chunks without a peak' "$work/out" "o['chunks']['chunk'] == 300 and o['chunks']['slack'] == 2 and o['kept_tokens_mean'] == 500"
+good 'ppl' ppl -m "$m" --tokens "$work/ids" --prefix 1900 --policy keydiff --ratio 0.75 --kv-peak "$peak" --json &&
+    json 'ppl' "$work/out" "o['chunks']['kv_peak_bytes'] <= $peak"
+
+# The least that works is named, and works; a byte less does not.
+bad 'too small a peak' 'allow at least' run "${on[@]}" --policy keydiff --ratio 0.75 --kv-peak 64K
+least=$(sed -n 's/.*allow at least \([0-9]*\),.*/\1/p' "$work/err")
+good 'the least peak' run "${on[@]}" --policy keydiff --ratio 0.75 --kv-peak "$least" --json &&
+    json 'the least peak holds' "$work/out" "o['chunks']['kv_peak_bytes'] <= $least"
+bad 'a byte less' 'allow at least' run "${on[@]}" --policy keydiff --ratio 0.75 --kv-peak $((least - 1))
+bad 'too large a chunk' 'does not fit --kv-peak; use chunk:' run "${on[@]}" --policy keydiff --ratio 0.75 --kv-peak "$peak" --evict chunk:1900
+chunk=$(sed -n 's/.*use chunk:\([0-9]*\),.*/\1/p' "$work/err")
+good 'the chunk that fits' run "${on[@]}" --policy keydiff --ratio 0.75 --kv-peak "$peak" --evict "chunk:$chunk"
+
+# What does not go together.
+bad 'needs the whole prompt' 'second time; use keydiff' run "${on[@]}" --policy kvzip --ratio 0.75 --kv-peak "$peak"
+bad 'needs the whole prompt, in chunks' 'second time; use --evict end, or keydiff' run "${on[@]}" --policy kvzip --ratio 0.75 --evict chunk
+bad 'read whole all the same' 'leave out --evict end' run "${on[@]}" --ratio 0.75 --kv-peak "$peak" --evict end
+bad 'by layer' 'leave out --evict layer' run "${on[@]}" --ratio 0.75 --kv-peak "$peak" --evict layer
+bad 'no size' 'say what stays' run "${on[@]}" --kv-peak "$peak"
+bad 'a size above the peak' 'no room for a chunk' run "${on[@]}" --kv-bytes 2M --kv-peak 1M
+bad 'slack without chunks' 'give --evict chunk or --kv-peak' run "${on[@]}" --ratio 0.5 --chunk-slack 2
+bad 'slack for blocks' 'judges each block once' run "${on[@]}" --policy lagkv --ratio 0.5 --evict chunk --chunk-slack 2
+bad 'less than the size' '1 to 1024' run "${on[@]}" --ratio 0.5 --evict chunk --chunk-slack 0.5
+bad 'with a store' '--store does not go with --kv-peak' run -m "$m" -f "$work/ids" --context-only --ratio 0.5 --kv-peak 1M --store "$work/s"
+finish

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Conversations of `winnow serve` that are longer than the context: room.py WINNOW
+
+Room is made in the middle, and nothing of what is there is read again; an answer goes on past the end of the context. What cannot be
+shortened is refused, as by a server without it.
+"""
+import json
+import sys
+
+from llama_server import TINY, Server, at_once, check, finish, ids, nearly_same
+
+winnow = sys.argv[1]
+CONTEXT = 512
+CLOSE = 0.02  # the same tokens, in other batches
+
+
+def serve(*options, slots=1, context=CONTEXT, model="tiny-llama.gguf", policy=("--policy", "keydiff", "--ratio", "0.5"), rest=()):
+    return Server([winnow, "serve", "-m", f"{TINY}/{model}", "--port", "0", "--slots", str(slots), "--context", str(context), *policy, *options, "--", "-t", "1", *rest])
+
+
+def kv(s):
+    return s.ask("/winnow/kv").json
+
+
+def slot(s, i=0):
+    return kv(s)["slots"][i]
+
+
+def words(n, seed):
+    return " ".join(f"w{x}" for x in ids(n, seed))
+
+
+def chat(s, messages, tokens=6, **more):
+    return s.ask("/v1/chat/completions", {"messages": messages, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more})
+
+
+def removed(reply):
+    return int(reply.headers.get("X-Winnow-Removed", 0))
+
+
+# A conversation of ten times the context: each turn reads what is new alone, memory is flat.
+with serve() as s:
+    messages = [{"role": "system", "content": words(8, 1)}]
+    total, read, most, replies = 0, [], 0, []
+    while total < 10 * CONTEXT:
+        messages.append({"role": "user", "content": words(12, 100 + len(messages))})
+        a = chat(s, messages)
+        check("a long conversation is answered", a.status == 200, a.text[:300])
+        if a.status != 200:
+            break
+        total = a.json["usage"]["total_tokens"]
+        read.append((a.json["timings"]["prompt_n"], total))
+        most = max(most, kv(s)["bytes"])
+        replies.append(a)
+        messages.append({"role": "assistant", "content": a.json["choices"][0]["message"]["content"] or "."})
+    steps = [n for n, _ in read[1:]]
+    check("each turn reads what is new alone", max(steps) < CONTEXT // 3, read)
+    check("memory is flat", most <= CONTEXT * kv(s)["bytes_of_a_token"] * 1.1, most, kv(s))
+    check("the slot holds no more than the context", slot(s)["tokens"] <= CONTEXT and slot(s)["removed"] > 8 * CONTEXT, slot(s))
+    check("a header says how much is gone", removed(replies[0]) == 0 and removed(replies[-1]) > 8 * CONTEXT, replies[-1].headers)
+    check("and so does usage", replies[-1].json["usage"]["winnow"]["removed"] == removed(replies[-1]) and "winnow" not in replies[0].json["usage"], replies[-1].json["usage"])
+    page = s.ask("/winnow/page?slot=0")
+    check("the page of the slot", page.status == 200, page.text[:200])
+    # A shorter prefix of it: what is left of that prefix is there, the rest is read.
+    a = chat(s, messages[:len(messages) // 2])
+    check("going back to an earlier turn", a.status == 200 and a.json["timings"]["prompt_n"] < CONTEXT, a.text[:300])
+    a = chat(s, [{"role": "user", "content": words(20, 5)}])
+    check("another conversation has nothing removed", a.status == 200 and removed(a) == 0 and "removed" not in slot(s), slot(s))
+
+# An answer goes on past the end of the context, in a stream too, and ends at the requested length, or after as many tokens as the context has.
+with serve() as s:
+    a = chat(s, [{"role": "user", "content": words(20, 7)}], 3 * CONTEXT)
+    check("an answer of three times the context", a.status == 200 and a.json["usage"]["completion_tokens"] == 3 * CONTEXT, a.text[-300:])
+    check("what is removed is said", removed(a) >= 2 * CONTEXT, a.headers)
+    a = chat(s, [{"role": "user", "content": words(20, 8)}], -1)
+    check("an answer without a length has that of the context", a.json["usage"]["completion_tokens"] == CONTEXT, a.json["usage"])
+    a = chat(s, [{"role": "user", "content": words(20, 9)}], 2 * CONTEXT, stream=True)
+    check("a stream goes on as well", a.status == 200 and a.text.count("data: ") >= CONTEXT and "[DONE]" in a.text, a.text[-300:])
+    a = chat(s, [{"role": "user", "content": words(700, 9)}], 4)
+    check("a prompt that is too long by itself", a.status == 200 and removed(a) > CONTEXT and a.json["usage"]["prompt_tokens"] > 3 * CONTEXT, a.text[:300])
+    a = s.ask("/v1/messages", {"messages": [{"role": "user", "content": words(700, 9)}], "max_tokens": 4})
+    check("on Anthropic's route", a.status == 200 and removed(a) > CONTEXT and a.json["usage"]["winnow"]["removed"] == removed(a), a.text[:300])
+
+# Prompts without a chat are refused as by llama.cpp's server, unless they ask; and what is asked is checked.
+LONG = ids(CONTEXT + 100, 3)
+
+
+def complete(s, prompt, n=4, **more):
+    return s.ask("/completion", {"prompt": prompt, "n_predict": n, "temperature": 0, "ignore_eos": True, "n_probs": 1, **more})
+
+
+with serve("--when-full", "refuse") as s:
+    plain = complete(s, LONG)
+    ends = complete(s, LONG[:CONTEXT - 40], 100)
+    no = complete(s, LONG, winnow={"full": "compress"})
+    check("--when-full refuse: no room is made", no.status == 400 and "--when-full compress" in no.text and "winnow.full" in no.text, no.text)
+    check("a chat is refused there", chat(s, [{"role": "user", "content": words(700, 9)}]).status == 400)
+with serve() as s:
+    a = complete(s, LONG)
+    check("a prompt is refused as llama.cpp's server does", a.status == plain.status and a.json["error"] == {**plain.json["error"], "param": "prompt"}, a.text, plain.text)
+    a = complete(s, LONG[:CONTEXT - 40], 100)
+    check("and its answer ends with the context", abs(a.json["tokens_predicted"] - ends.json["tokens_predicted"]) <= 1 and a.json["stop_type"] == "limit", a.json["tokens_predicted"], ends.json["tokens_predicted"])
+    a = complete(s, LONG, winnow={"full": "compress"})
+    check("a prompt that asks has room", a.status == 200 and removed(a) > 100, a.text[:300])
+    a = chat(s, [{"role": "user", "content": words(700, 9)}], winnow={"full": "refuse"})
+    check("a chat that wants none is refused", a.status == 400 and a.json["error"]["type"] == "exceed_context_size_error", a.text)
+    a = complete(s, LONG, winnow={"full": "compress", "policy": "full"})
+    check("a policy that keeps everything cannot make room", a.status == 400 and "keeps everything" in a.text, a.text)
+    a = chat(s, [{"role": "user", "content": words(700, 9)}], winnow={"policy": "full"})
+    check("and is refused where it does not ask", a.status == 400 and a.json["error"]["type"] == "exceed_context_size_error", a.text)
+    for wrong in ("yes", 1, None, {}):
+        a = complete(s, [1, 2], winnow={"full": wrong})
+        check(f"full {wrong!r} is refused", a.status == 400 and '"winnow.full"' in a.text.replace(": ", ":") and "compress" in a.text, a.text)
+    long_header = [{"role": "system", "content": words(60, 1)}, {"role": "user", "content": words(10, 2)}]
+    a = chat(s, long_header, winnow={"full": "compress"})
+    check("a header that leaves no room", a.status == 400 and "quarter" in a.text, a.text)
+    check("goes on without it", chat(s, long_header).status == 200)
+
+# Several at once in slots of one cache, and answers as without anything removed where there is room.
+with serve(slots=3) as s:
+    texts = [ids(200, 40 + i) for i in range(3)]
+    alone = [complete(s, t, 8, id_slot=i, cache_prompt=False).json for i, t in enumerate(texts)]
+    more = {"winnow": {"full": "compress"}}
+    got = at_once(*[lambda i=i: complete(s, ids(1500, 50 + i), 700, id_slot=i, **more) for i in range(3)])
+    check("three at once past the end", all(a.status == 200 and a.json["tokens_predicted"] == 700 and removed(a) > 0 for a in got), [a.text[:200] for a in got])
+    check("hold no more than the cache", sum(x["tokens"] for x in kv(s)["slots"]) <= 3 * CONTEXT, kv(s))
+    again = [complete(s, t, 8, id_slot=i, cache_prompt=False, **more).json for i, t in enumerate(texts)]
+    check("answers afterwards are as before", all(nearly_same(a, b, CLOSE) for a, b in zip(alone, again)))
+
+# With a cap the context bounds what a conversation takes.
+with serve("--kv-bytes", str(CONTEXT * 1024 * 2)) as s:
+    a = chat(s, [{"role": "user", "content": words(700, 9)}], 20)
+    check("with --kv-bytes", a.status == 200 and removed(a) > CONTEXT, a.text[:300])
+
+# Models whose cells cannot be moved say why.
+with serve(model="tiny-gemma3.gguf") as s:
+    a = chat(s, [{"role": "user", "content": "x"}], winnow={"full": "compress"})
+    check("sliding windows", a.status == 400 and "sliding window" in a.text, a.text)
+
+with serve(rest=("-ctk", "q8_0", "-ctv", "q8_0")) as s:
+    a = chat(s, [{"role": "user", "content": "x"}], winnow={"full": "compress"})
+    check("quantised keys of small heads", a.status == 400 and "-ctk f16" in a.text, a.text)
+    check("and a prompt that fits", chat(s, [{"role": "user", "content": "x"}]).status == 200)
+
+finish()
