@@ -50,7 +50,7 @@ def check_files(path, text):
 
 def check_tests(path, text):
     for name in re.findall(r"`((?:unit|model)_[a-z_0-9]+)`", text) if path in ("CONTRIBUTING.md", "docs/internals/which-test.md") else []:
-        if not glob.glob(f"tests/{name.replace('_', '/', 1)}.c"):
+        if not glob.glob(f"tests/{name.replace('_', '/', 1)}.*"):
             faults.append(f"{path}: there is no test {name}")
 
 

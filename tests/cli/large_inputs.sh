@@ -33,7 +33,7 @@ cat long.txt >fifo &
 peak 'the same from a FIFO' 500 2 'has more than 8192 tokens' run -f fifo
 wait
 # Perplexity reads what fits of any text.
-peak 'perplexity of its beginning' 500 0 'read 300 tokens of the text, which goes on' ppl -f long.txt -n 300 --json
+peak 'perplexity of its beginning' 500 0 'read 300 tokens of the text, which is much longer' ppl -f long.txt -n 300 --json
 json 'tokens that nobody counted' out 'o["text_tokens"] is None and o["scored_tokens"] == 299'
 head -c 4000 long.txt >short.txt
 good 'perplexity of a short text' ppl -f short.txt -n 300 --json
