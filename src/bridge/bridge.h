@@ -406,7 +406,7 @@ struct wnw__bridge_flash {
     struct ggml_tensor *node, *q, *k, *v, *mask, *sinks;
     struct wnw__bridge_layer *layer;
     struct wnw__bridge_shape shape;
-    float max_bias;
+    struct wnw__bridge_node what; /* as an operation of winnow's */
 };
 /* Whether a node is one (bridge_graph.c). */
 bool wnw__bridge_flash_of(struct ggml_tensor *node, struct wnw__bridge_flash *out);
@@ -423,6 +423,8 @@ bool wnw__bridge_has_shape(const struct wnw__bridge_layer *l, const struct wnw__
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether that was done: where memory ran out, the graph would read and write other memory than its cache. */
 bool wnw__bridge_graph_is_taken(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* The first stream that the keys of an attention, a view of a cache, are of. */
+int32_t wnw__bridge_first_stream(const struct ggml_tensor *k);
 /* Whether a node only gives another shape to its source. */
 bool wnw__bridge_is_view(const struct ggml_tensor *node);
 /* Operations by name: their numbers differ between versions of ggml. */

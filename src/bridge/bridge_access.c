@@ -188,10 +188,7 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
         return WNW_OK;
     }
     WNW_TRY(wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself));
-    const int rc = b->far ? b->far->check_policy(b, b->watch.policy, &b->watch.needs) : WNW_OK;
-    if (rc != WNW_OK)
-        wnw__bridge_watch_clear(&b->watch);
-    return rc;
+    return wnw__bridge_watch_check(b);
 }
 
 int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)

@@ -98,6 +98,12 @@ struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t)
     return ours ? root->extra : NULL;
 }
 
+int32_t wnw__bridge_first_stream(const struct ggml_tensor *k)
+{
+    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(k);
+    return (int32_t)(k->view_offs / (ggml_row_size(t->type, t->n_embd) * (size_t)t->n_cell));
+}
+
 /* ---- Access ---- */
 
 /* The ragged tensor that t is a part of, with the place of t's byte `offset` in it; else NULL. */

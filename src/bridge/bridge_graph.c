@@ -155,7 +155,7 @@ bool wnw__bridge_flash_of(struct ggml_tensor *node, struct wnw__bridge_flash *ou
                                       .sinks = a.sinks,
                                       .layer = a.layer,
                                       .shape = a.shape,
-                                      .max_bias = a.what.max_bias};
+                                      .what = a.what};
     return true;
 }
 

@@ -18,6 +18,8 @@ int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const
 /* The same where no program feeds a sample of a prompt again: E_UNSUPPORTED for a policy that looks at one. */
 int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
                                 bool by_itself);
+/* Takes the policy away again where the backend is of a wrapped device that cannot have it: E_UNSUPPORTED. */
+int wnw__bridge_watch_check(struct wnw__bridge_backend *b);
 /* Adds the results of a file to the profile; NULL takes the profile away. E_IO, E_FORMAT, E_MISMATCH. */
 int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path);
 /* The same from WINNOW_PROFILE, WINNOW_POLICY, WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES; without the second it does
@@ -90,6 +92,10 @@ int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct 
 
 /* ---- Which sequences a batch belongs to, by the mask of each row, and when their prompts have ended (bridge_watch.c) ---- */
 
+/* The attention over a layer that a graph has; NULL: there is none. */
+const struct ggml_tensor *wnw__bridge_attention_of(const struct wnw__bridge_backend *b,
+                                                   struct ggml_cgraph *graph,
+                                                   const struct wnw__bridge_layer *l);
 /* The mask of an attention as libllama wrote it; NULL: there is none. */
 const struct ggml_tensor *wnw__bridge_input_of(const struct ggml_tensor *mask);
 /* Looks at the rows of a graph that is about to run, and compresses sequences that it is time for. */

@@ -147,10 +147,8 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
     const struct wnw__bridge_place *place = b->watch.policy ? wnw__bridge_place_of(b, node) : NULL;
     const struct ggml_tensor *q = node->src[0], *k = node->src[1], *mask = node->src[3],
                              *sinks = node->src[4];
-    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(k);
-    const struct wnw__bridge_layer *l = t->layer;
+    const struct wnw__bridge_layer *l = wnw__bridge_tensor_of(k)->layer;
     const bool chain = what.what == WNW_BRIDGE_ATTEND_CHAIN;
-    const size_t stream_bytes = ggml_row_size(t->type, t->n_embd) * (size_t)t->n_cell;
     struct wnw__cells_op op = {
         .n_head = (int32_t)q->ne[2],
         .n_head_kv = l->n_head,
@@ -164,7 +162,7 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
         .max_bias = what.max_bias,
         .sinks = sinks ? sinks->data : NULL,
         .cache = &l->rows,
-        .first_stream = (int32_t)(k->view_offs / stream_bytes),
+        .first_stream = wnw__bridge_first_stream(k),
         .k_type = l->k.type,
         .v_type = l->v_in_keys ? l->k.type : l->v.type,
         .v_in_keys = l->v_in_keys,

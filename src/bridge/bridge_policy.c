@@ -187,6 +187,15 @@ int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe,
     return wnw__bridge_watch_set(w, recipe, size, by_itself);
 }
 
+int wnw__bridge_watch_check(struct wnw__bridge_backend *b)
+{
+    struct wnw__bridge_watch *w = &b->watch;
+    const int rc = b->far && w->policy ? b->far->check_policy(b, w->policy, &w->needs) : WNW_OK;
+    if (rc != WNW_OK)
+        wnw__bridge_watch_clear(w);
+    return rc;
+}
+
 /* Whether cells of the sequence come from a state, so that nothing was noted of them. */
 static bool was_read(const struct wnw__bridge_live *live)
 {

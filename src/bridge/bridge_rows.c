@@ -23,18 +23,9 @@ static struct wnw__bridge_backend *backend_of(const wnw_bridge *cache)
 static const struct ggml_tensor *mask_of(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
                                          const struct wnw__bridge_layer *l)
 {
-    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
-        const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const int32_t what = wnw__bridge_node_get(b, node).what;
-        if ((what != WNW_BRIDGE_ATTEND && what != WNW_BRIDGE_ATTEND_CHAIN) ||
-            wnw__bridge_tensor_of(node->src[1])->layer != l)
-            continue;
-        const struct ggml_tensor *mask = node->src[3];
-        while (mask && !wnw__bridge_is_op(mask, "NONE")) /* a graph may convert it */
-            mask = mask->src[0];
-        return mask && mask->data && mask->ne[3] == 1 ? mask : NULL;
-    }
-    return NULL;
+    const struct ggml_tensor *attend = wnw__bridge_attention_of(b, graph, l);
+    const struct ggml_tensor *mask = attend ? wnw__bridge_input_of(attend->src[3]) : NULL;
+    return mask && mask->ne[3] == 1 ? mask : NULL;
 }
 
 int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_t n, int32_t *n_cells)
@@ -133,10 +124,7 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     wnw_policy *policy = NULL;
     if (!w->policy) {
         WNW_TRY(wnw__bridge_watch_set(w, recipe, NULL, false));
-        const int set = b->far ? b->far->check_policy(b, w->policy, &w->needs) : WNW_OK;
-        if (set != WNW_OK)
-            wnw__bridge_watch_clear(w);
-        return set;
+        return wnw__bridge_watch_check(b);
     }
     WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
     const wnw_needs needs = wnw_policy_needs(policy);

@@ -192,9 +192,9 @@ static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
 
 /* ---- A graph ---- */
 
-/* The attention over a layer that a graph has; NULL if there is none. */
-static const struct ggml_tensor *attention_of(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
-                                              const struct wnw__bridge_layer *l)
+const struct ggml_tensor *wnw__bridge_attention_of(const struct wnw__bridge_backend *b,
+                                                   struct ggml_cgraph *graph,
+                                                   const struct wnw__bridge_layer *l)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
@@ -239,7 +239,7 @@ static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
                          const struct ggml_tensor *node)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
-    const struct ggml_tensor *attend = attention_of(b, graph, t->layer);
+    const struct ggml_tensor *attend = wnw__bridge_attention_of(b, graph, t->layer);
     const struct ggml_tensor *mask = attend ? wnw__bridge_input_of(attend->src[3]) : NULL;
     if (!mask)
         return WNW_OK;
@@ -253,7 +253,7 @@ static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
         .n_stream = (int32_t)k->ne[3],
         .n_row = (int32_t)q->ne[1],
         .n_cell = (int32_t)k->ne[1],
-        .first_stream = (int32_t)(k->view_offs / (ggml_row_size(t->type, t->n_embd) * (size_t)t->n_cell)),
+        .first_stream = wnw__bridge_first_stream(k),
     };
     const int64_t n = (int64_t)batch.n_stream * batch.n_row;
     int32_t *own = malloc((size_t)n * sizeof *own);

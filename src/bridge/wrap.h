@@ -137,6 +137,8 @@ int wnw__wrap_buffer_new(ggml_backend_buffer_t *out, struct wnw__wrap *w, size_t
 unsigned wnw__wrap_frees(void);
 /* Notes that buffers of X were freed, or may have been. */
 void wnw__wrap_freed(struct wnw__wrap *w);
+/* Makes *t n bytes of a buffer of X. */
+void wnw__wrap_bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uint8_t *at, size_t n);
 void wnw__wrap_buffer_drop(struct wnw__wrap *w, ggml_backend_buffer_t buffer);
 /* `bytes` rounded up to what X's tensors are aligned to. */
 size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes);

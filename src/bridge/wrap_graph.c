@@ -69,12 +69,6 @@ static struct on_x *layer_on_x(struct build *b, struct wnw__bridge_layer *l)
     return &b->layers[b->n_layer++];
 }
 
-static int32_t first_stream(const struct wnw__bridge_flash *f)
-{
-    const struct wnw__bridge_tensor *t = &f->layer->k;
-    return (int32_t)(f->k->view_offs / (ggml_row_size(t->type, t->n_embd) * (size_t)t->n_cell));
-}
-
 static int read_cells(struct build *b, const struct ggml_tensor *index)
 {
     if (index == b->index)
@@ -124,7 +118,7 @@ static int prepare(struct build *b)
         if (!f->layer->wrap->ragged)
             continue;
         for (int32_t s = 0; s < f->k->ne[3]; s++)
-            wnw__wrap_rows_cut(f->layer, first_stream(f) + s, (int32_t)f->k->ne[1]);
+            wnw__wrap_rows_cut(f->layer, wnw__bridge_first_stream(f->k) + s, (int32_t)f->k->ne[1]);
         b->most_rows = f->q->ne[1] > b->most_rows ? f->q->ne[1] : b->most_rows;
     }
     for (int32_t i = 0; i < look->n_store; i++)
@@ -313,7 +307,8 @@ static void add_stream(struct build *b, const struct wnw__bridge_flash *f, int64
 {
     const struct wnw__bridge_layer *l = f->layer;
     const struct on_x *on = layer_on_x(b, f->layer);
-    const struct wnw__wrap_head *head = l->wrap->heads + (first_stream(f) + stream) * l->n_head;
+    const struct wnw__wrap_head *head =
+        l->wrap->heads + (wnw__bridge_first_stream(f->k) + stream) * l->n_head;
     const int64_t rows = head[l->n_head - 1].off + head[l->n_head - 1].cap - head[0].off;
     struct ggml_tensor *m = turn(b, f, stream);
     struct ggml_tensor *seen =
@@ -430,11 +425,8 @@ static int upload(struct build *b)
         for (int64_t j = 0; j < on->n * l->n_head; j++)
             number[j] = (float)(b->cells[j / l->n_head] % l->k.n_cell + 1);
     }
-    struct ggml_tensor t = {.type = GGML_TYPE_I8,
-                            .buffer = b->r->packed.buffer,
-                            .ne = {(int64_t)n, 1, 1, 1},
-                            .nb = {1, n, n, n},
-                            .data = ggml_backend_buffer_get_base(b->r->packed.buffer)};
+    struct ggml_tensor t;
+    wnw__wrap_bytes_at(&t, b->r->packed.buffer, ggml_backend_buffer_get_base(b->r->packed.buffer), n);
     ggml_backend_tensor_set(&t, b->packed, 0, n);
     return WNW_OK;
 }

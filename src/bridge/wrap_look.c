@@ -8,7 +8,7 @@
 static bool suits(const struct wnw__bridge_flash *f)
 {
     const struct wnw__bridge_layer *l = f->layer;
-    return f->max_bias == 0.0f && f->mask && f->mask->type == GGML_TYPE_F16 && !f->shape.transposed &&
+    return f->what.max_bias == 0.0f && f->mask && f->mask->type == GGML_TYPE_F16 && !f->shape.transposed &&
            (!l->v.base || f->shape.n_head * f->shape.d_v == l->v.n_embd);
 }
 

@@ -34,6 +34,14 @@ void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const 
         to[cell * l->n_head + ih] = score[ih * stride];
 }
 
+/* The place of entry e of a head among such numbers. */
+static int64_t place_of(const struct wnw__bridge_layer *l, int32_t i, int32_t e)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const int64_t cell = (int64_t)(i / l->n_head) * l->k.n_cell + kv->pos[kv->off[i] + e];
+    return cell * l->n_head + i % l->n_head;
+}
+
 /* Gives entries their numbers of one kind. */
 static int fill_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, const float *numbers)
 {
@@ -42,10 +50,8 @@ static int fill_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, const f
         return WNW_OK;
     WNW_TRY(wnw__cache_set_aux(&l->rows, kind, 1));
     for (int32_t i = 0; i < l->rows.n_head_kv; i++)
-        for (int32_t e = 0; e < kv->len[i]; e++) {
-            const int64_t cell = (int64_t)(i / l->n_head) * l->k.n_cell + kv->pos[kv->off[i] + e];
-            wnw__cache_aux(kv, kind, 0)[kv->off[i] + e] = numbers[cell * l->n_head + i % l->n_head];
-        }
+        for (int32_t e = 0; e < kv->len[i]; e++)
+            wnw__cache_aux(kv, kind, 0)[kv->off[i] + e] = numbers[place_of(l, i, e)];
     return WNW_OK;
 }
 
@@ -59,10 +65,8 @@ static int take_settled(struct wnw__bridge_layer *l)
     if (!to)
         return wnw__fail(WNW_E_NOMEM, "no memory for what is settled of layer %d", (int)l->il);
     for (int32_t i = 0; i < l->rows.n_head_kv; i++)
-        for (int32_t e = 0; e < kv->len[i]; e++) {
-            const int64_t cell = (int64_t)(i / l->n_head) * l->k.n_cell + kv->pos[kv->off[i] + e];
-            to[cell * l->n_head + i % l->n_head] = wnw__cache_aux(kv, WNW_AUX_SETTLED, 0)[kv->off[i] + e];
-        }
+        for (int32_t e = 0; e < kv->len[i]; e++)
+            to[place_of(l, i, e)] = wnw__cache_aux(kv, WNW_AUX_SETTLED, 0)[kv->off[i] + e];
     return WNW_OK;
 }
 
@@ -82,12 +86,10 @@ static int place_head(struct wnw__bridge_layer *l, int32_t stream, int32_t ih)
     return rc;
 }
 
-/* The row of X's storage that has entry e of a head. */
+/* The row of X's storage that has entry e of a head. A rectangular layer has them in the order of such numbers. */
 static int64_t row_of(const struct wnw__bridge_layer *l, int32_t i, int32_t e)
 {
-    const struct wnw__kv_layer *kv = &l->rows.layers[0];
-    const int64_t cell = (int64_t)(i / l->n_head) * l->k.n_cell + kv->pos[kv->off[i] + e];
-    return l->wrap->ragged ? l->wrap->heads[i].row[e] : cell * l->n_head + i % l->n_head;
+    return l->wrap->ragged ? l->wrap->heads[i].row[e] : place_of(l, i, e);
 }
 
 static int fetch_rows(struct wnw__bridge_layer *l, bool is_v)

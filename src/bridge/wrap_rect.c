@@ -131,8 +131,7 @@ static size_t row_bytes(const struct wnw__bridge_tensor *t)
     return t->base ? ggml_row_size(t->type, t->n_embd) : 0;
 }
 
-/* n bytes of a buffer of X as a tensor. */
-static void bytes_of(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uint8_t *at, size_t n)
+void wnw__wrap_bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uint8_t *at, size_t n)
 {
     *t = (struct ggml_tensor){
         .type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t)n, 1, 1, 1}, .nb = {1, n, n, n}, .data = at};
@@ -144,8 +143,8 @@ static void copy_bytes(const struct wnw__wrap_layer *from, const struct wnw__wra
     struct ggml_tensor a, b;
     if (n == 0)
         return;
-    bytes_of(&a, from->buffer, wnw__wrap_layer_at(from, is_v), n);
-    bytes_of(&b, to->buffer, wnw__wrap_layer_at(to, is_v), n);
+    wnw__wrap_bytes_at(&a, from->buffer, wnw__wrap_layer_at(from, is_v), n);
+    wnw__wrap_bytes_at(&b, to->buffer, wnw__wrap_layer_at(to, is_v), n);
     ggml_backend_tensor_copy(&a, &b);
 }
 
@@ -180,7 +179,7 @@ int wnw__wrap_rect_read(const struct wnw__bridge_tensor *t, size_t at, size_t n,
     const size_t part = at >= there ? 0 : n < there - at ? n : there - at;
     struct ggml_tensor x;
     if (part > 0) {
-        bytes_of(&x, w->buffer, wnw__wrap_layer_at(w, t->is_v), there);
+        wnw__wrap_bytes_at(&x, w->buffer, wnw__wrap_layer_at(w, t->is_v), there);
         ggml_backend_tensor_get(&x, dst, at, part);
     }
     memset(dst + part, 0, n - part);
@@ -204,7 +203,7 @@ int wnw__wrap_rect_write(struct wnw__bridge_tensor *t, size_t at, size_t n, cons
     if (n == 0)
         return WNW_OK;
     WNW_TRY(wnw__wrap_rect_grow(t->layer, (int64_t)((at + n - 1) / row_bytes(t)) + 1));
-    bytes_of(&x, w->buffer, wnw__wrap_layer_at(w, t->is_v), (size_t)w->rows * row_bytes(t));
+    wnw__wrap_bytes_at(&x, w->buffer, wnw__wrap_layer_at(w, t->is_v), (size_t)w->rows * row_bytes(t));
     ggml_backend_tensor_set(&x, src, at, n);
     if (t->is_v)
         return WNW_OK;

@@ -31,11 +31,7 @@ static int64_t rows_there(const struct wnw__bridge_layer *l)
 static void rows_of(struct ggml_tensor *t, const struct wnw__bridge_layer *l, bool is_v)
 {
     const size_t n = head_bytes(l, is_v) * (size_t)rows_there(l);
-    *t = (struct ggml_tensor){.type = GGML_TYPE_I8,
-                              .buffer = l->wrap->buffer,
-                              .ne = {(int64_t)n, 1, 1, 1},
-                              .nb = {1, n, n, n},
-                              .data = wnw__wrap_layer_at(l->wrap, is_v)};
+    wnw__wrap_bytes_at(t, l->wrap->buffer, wnw__wrap_layer_at(l->wrap, is_v), n);
 }
 
 int wnw__wrap_rows_fetch(const struct wnw__bridge_layer *l, bool is_v, uint8_t **out)
@@ -240,12 +236,6 @@ static int move_words(const struct move *m)
                : wnw__fail(WNW_E_BACKEND, "%s did not move rows of a cache", ggml_backend_dev_name(m->w->x));
 }
 
-static void bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uint8_t *at, size_t n)
-{
-    *t = (struct ggml_tensor){
-        .type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t)n, 1, 1, 1}, .nb = {1, n, n, n}, .data = at};
-}
-
 /* Through the host, where a row is no whole number of words. */
 static int move_bytes(const struct move *m, const int32_t *index)
 {
@@ -254,11 +244,11 @@ static int move_bytes(const struct move *m, const int32_t *index)
     uint8_t *from = malloc(n_from), *to = malloc(n_to);
     const int rc = from && to ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to move rows of a cache");
     if (rc == WNW_OK) {
-        bytes_at(&t, m->from, m->from_at, n_from);
+        wnw__wrap_bytes_at(&t, m->from, m->from_at, n_from);
         ggml_backend_tensor_get(&t, from, 0, n_from);
         for (int64_t i = 0; i < m->n; i++)
             memcpy(to + (size_t)i * m->bytes, from + (size_t)index[i] * m->bytes, m->bytes);
-        bytes_at(&t, m->to, m->to_at, n_to);
+        wnw__wrap_bytes_at(&t, m->to, m->to_at, n_to);
         ggml_backend_tensor_set(&t, to, 0, n_to);
     }
     free(from);
@@ -285,7 +275,7 @@ static int move_layer(struct wnw__bridge_layer *l, const struct place *p, const 
         return wnw__fail(WNW_E_BACKEND, "%s cannot be used", ggml_backend_dev_name(w->w->x));
     m.x = w->mover;
     WNW_TRY(wnw__wrap_buffer_new(&m.index, w->w, (size_t)p->rows * sizeof *index));
-    bytes_at(&t, m.index, ggml_backend_buffer_get_base(m.index), (size_t)p->rows * sizeof *index);
+    wnw__wrap_bytes_at(&t, m.index, ggml_backend_buffer_get_base(m.index), (size_t)p->rows * sizeof *index);
     ggml_backend_tensor_set(&t, index, 0, (size_t)p->rows * sizeof *index);
     int rc = WNW_OK;
     for (int is_v = 0; is_v < 2 && rc == WNW_OK; is_v++) {
@@ -399,8 +389,8 @@ int wnw__wrap_rows_show(struct wnw__bridge_layer *l)
     for (int32_t i = 0; i < n_heads(l); i++)
         for (int32_t j = 0; j < w->heads[i].n; j++)
             number[w->heads[i].row[j]] = (float)(w->heads[i].cell[j] + 1);
-    bytes_at(&t, w->buffer, (uint8_t *)ggml_backend_buffer_get_base(w->buffer) + w->c_at,
-             (size_t)w->rows * sizeof *number);
+    wnw__wrap_bytes_at(&t, w->buffer, (uint8_t *)ggml_backend_buffer_get_base(w->buffer) + w->c_at,
+                       (size_t)w->rows * sizeof *number);
     ggml_backend_tensor_set(&t, number, 0, (size_t)w->rows * sizeof *number);
     free(number);
     w->stale = false;

@@ -98,6 +98,17 @@ static enum ggml_status run_graph(struct wnw__wrap_run *r, struct wnw__wrap_look
                         : wnw__wrap_pointed(r, look->graph, look->graph);
 }
 
+/* Attentions and stores over ragged layers. */
+static int32_t count_ragged(const struct wnw__wrap_look *look)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < look->n_flash; i++)
+        n += look->flash[i].layer->wrap->ragged;
+    for (int32_t i = 0; i < look->n_store; i++)
+        n += look->stores[i].t->layer->wrap->ragged;
+    return n;
+}
+
 static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
 {
     struct wnw__bridge_backend *b = backend->context;
@@ -106,9 +117,10 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
     struct wnw__wrap_watched watched = {.watched = false};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     int rc = wnw__wrap_look(&look, b, graph);
+    const int32_t n_ragged = count_ragged(&look);
     if (rc == WNW_OK)
         rc = wnw__wrap_watch(&watched, b, &look);
-    if (rc == WNW_OK && watched.watched) { /* layers may have become ragged */
+    if (rc == WNW_OK && count_ragged(&look) != n_ragged) { /* a policy has dropped entries */
         wnw__wrap_look_free(&look);
         rc = wnw__wrap_look(&look, b, graph);
     }
@@ -287,12 +299,10 @@ ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w)
     b->far = &wnw__wrap_far;
     b->n_threads = 1;
     int rc = wnw__bridge_watch_set_from_environment(&b->watch);
-    if (rc == WNW_OK && b->watch.policy)
-        rc = wnw__wrap_check_policy(b, b->watch.policy, &b->watch.needs);
-    if (rc != WNW_OK) {
+    if (rc == WNW_OK)
+        rc = wnw__bridge_watch_check(b);
+    if (rc != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
-        wnw__bridge_watch_clear(&b->watch);
-    }
     *backend = (struct ggml_backend){
         .guid = guid(),
         .iface = {.get_name = get_name,

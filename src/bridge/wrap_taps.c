@@ -183,15 +183,13 @@ static void take_queries(struct wnw__bridge_backend *b, const struct tap *tap, c
 {
     const struct ggml_tensor *q = tap->place->node->src[0];
     const struct wnw__bridge_layer *l = tap->place->layer;
-    const struct wnw__bridge_tensor *k = wnw__bridge_tensor_of(tap->place->node->src[1]);
     const struct wnw__cells_op op = {
         .n_head = (int32_t)q->ne[2],
         .n_head_kv = l->n_head,
         .d_k = l->d_k,
         .n_row = (int32_t)q->ne[1],
         .n_stream = (int32_t)q->ne[3],
-        .first_stream = (int32_t)(tap->place->node->src[1]->view_offs /
-                                  (ggml_row_size(k->type, k->n_embd) * (size_t)k->n_cell)),
+        .first_stream = wnw__bridge_first_stream(tap->place->node->src[1]),
         /* only rows that were copied are read */
         .q = (const char *)((uintptr_t)host->data - (size_t)tap->first * host->nb[1]),
         .q_row = host->nb[1],

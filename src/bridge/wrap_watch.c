@@ -41,15 +41,9 @@ static int note_nodes(struct wnw__bridge_backend *b, const struct wnw__wrap_look
 {
     wnw__bridge_nodes_begin(b, look->graph);
     for (int32_t i = 0; i < look->n_flash; i++) {
-        const struct ggml_tensor *node = look->flash[i].node;
-        const float cap = wnw__bridge_param(node, WNW_FLASH_CAP),
-                    scale = wnw__bridge_param(node, WNW_FLASH_SCALE);
-        const struct wnw__bridge_node ours = {.what = WNW_BRIDGE_ATTEND,
-                                              .scale = cap != 0.0f ? scale / cap : scale,
-                                              .cap = cap,
-                                              .max_bias = look->flash[i].max_bias};
-        if (look->flash[i].layer->kind == WNW_BRIDGE_RAGGED)
-            WNW_TRY(note_node(b, node, &ours));
+        const struct wnw__bridge_flash *f = &look->flash[i];
+        if (f->layer->kind == WNW_BRIDGE_RAGGED)
+            WNW_TRY(note_node(b, f->node, &f->what));
     }
     for (int32_t i = 0; i < look->n_store; i++)
         if (look->stores[i].t->layer->kind == WNW_BRIDGE_RAGGED)
