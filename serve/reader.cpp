@@ -8,6 +8,7 @@
 #include "serve/documents.h"
 #include "serve/parks.h"
 #include "serve/slots.h"
+#include "serve/start.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -220,6 +221,7 @@ void wrap_loop(void *server)
 {
     std::thread reader(serve::read_all);
     set_loop(server);
+    serve_started();
     real_loop(server);
     set_loop(nullptr);
     serve::set_ending();
