@@ -39,18 +39,7 @@ int wnw__bridge_check(ggml_backend_reg_t *reg)
     return WNW_OK;
 }
 
-bool wnw__bridge_is_set(const char *variable)
-{
-    const char *value = getenv(variable);
-    return value && *value && strcmp(value, "0") != 0;
-}
-
 /* ---- The device ---- */
-
-ggml_backend_dev_t wnw__bridge_cpu(void)
-{
-    return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-}
 
 static const char *dev_name(ggml_backend_dev_t dev)
 {

@@ -6,9 +6,11 @@
  *
  *     bridge.c:         registry, device, version gate
  *     bridge_contacts.c: where ggml keeps what is read of its nodes
+ *     bridge_cpu.c:     ggml's CPU device, which runs them
  *     bridge_buffer.c:  the memory that libllama asks for
  *     bridge_graph.c:   which node does what with a cache
  *     bridge_store.c:   entries by cell
+ *     bridge_cells.c:   which cells a store of libllama's writes
  *     bridge_notes.c:   what is noted of nodes
  *     bridge_nodes.c:   what a node of winnow's computes
  *     bridge_run.c:     a graph runs
@@ -34,6 +36,7 @@
 
 #include <ggml-backend-impl.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- The cache of a context: one winnow buffer that has tensors of keys and values ---- */
@@ -363,7 +366,11 @@ int wnw__bridge_check(ggml_backend_reg_t *reg);
 /* Registers devices around those that WINNOW_DEVICES names (bridge_register.c). E_ARG: a name is unknown. */
 int wnw__bridge_wrap_named(ggml_backend_reg_t reg);
 /* Whether a variable of the environment is set to something but "0". */
-bool wnw__bridge_is_set(const char *variable);
+static inline bool wnw__bridge_is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value && strcmp(value, "0") != 0;
+}
 /* The device that computes what is not ours; NULL if there is none. */
 ggml_backend_dev_t wnw__bridge_cpu(void);
 
@@ -473,7 +480,7 @@ void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *nod
 /* .what is WNW_BRIDGE_NOT_OURS where it is none. */
 struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b,
                                              const struct ggml_tensor *node);
-/* Rows that a store writes, and the cell, counted over all streams, of row i. */
+/* Rows that a store writes, and the cell, counted over all streams, of row i (bridge_cells.c). */
 int64_t wnw__bridge_store_rows(const struct ggml_tensor *node);
 int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);
 /* What a node that is an attention computes. */
@@ -481,14 +488,6 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
                                            const struct ggml_tensor *node);
 /* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
-
-/* Makes a source of observations of the sequence (bridge_observe.c); the caller closes it. */
-struct wnw__bridge_sequence;
-struct wnw__plan_source;
-int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);
-/* Checks that a plan can be applied (dry), or applies it (bridge_apply.c). When memory runs out, layers that come later are
- * left as they are. */
-int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool dry);
 
 /* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
 void wnw__bridge_called(struct wnw__bridge_backend *b);

@@ -299,3 +299,21 @@ ggml_backend_buffer_type_t wnw__bridge_buffer_type(void)
     };
     return &type;
 }
+
+int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c)
+{
+    for (int32_t i = 0; i < b->n_cache; i++)
+        if (b->caches[i] == c)
+            return WNW_OK;
+    if (b->n_cache == b->cap_cache) {
+        const int32_t cap = b->cap_cache > 0 ? 2 * b->cap_cache : 4;
+        struct wnw__bridge_cache **more = realloc(b->caches, (size_t)cap * sizeof *more);
+        if (!more)
+            return wnw__fail(WNW_E_NOMEM, "no memory to note a cache");
+        b->caches = more;
+        b->cap_cache = cap;
+    }
+    atomic_fetch_add_explicit(&c->owners, 1, memory_order_relaxed);
+    b->caches[b->n_cache++] = c;
+    return WNW_OK;
+}

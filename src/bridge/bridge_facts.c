@@ -171,6 +171,23 @@ static void find_product(struct wnw__bridge_backend *b, const struct ggml_tensor
     }
 }
 
+/* libllama makes two caches for a model whose layers have windows and others not: first that of the others, which has at
+ * least as many cells. */
+static bool comes_before(const struct wnw__bridge_layer *a, const struct wnw__bridge_layer *l)
+{
+    return a->kind == WNW_BRIDGE_RAGGED && a->cache != l->cache &&
+           (a->k.n_cell > l->k.n_cell || (a->k.n_cell == l->k.n_cell && a->cache->made < l->cache->made));
+}
+
+bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
+{
+    for (int32_t c = 0; c < b->n_cache; c++)
+        for (int32_t i = 0; i < b->caches[c]->n_layer; i++)
+            if (comes_before(b->caches[c]->layers[i], l))
+                return true;
+    return false;
+}
+
 int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     b->watch.n_place = 0;

@@ -38,15 +38,6 @@ struct look {
         *stranger; /* the first node on a cache that we do not know; NULL if there is none */
 };
 
-bool wnw__bridge_is_view(const struct ggml_tensor *node)
-{
-    static const char *const views[] = {"NONE", "RESHAPE", "VIEW", "PERMUTE", "TRANSPOSE"};
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
-        if (wnw__bridge_is_op(node, views[i]))
-            return true;
-    return false;
-}
-
 /* ---- Views of keys and values ---- */
 
 static size_t stream_bytes(const struct wnw__bridge_tensor *t)

@@ -36,6 +36,8 @@ void wnw__bridge_watch_free(struct wnw__bridge_watch *w);
 /* Lists the attentions of a graph over layers that policies act on, and learns of each such layer what the graph shows.
  * E_NOMEM. */
 int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
+bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 /* The place of an attention's node; NULL if policies do not act on its layer. */
 const struct wnw__bridge_place *wnw__bridge_place_of(const struct wnw__bridge_backend *b,
                                                      const struct ggml_tensor *node);
@@ -105,14 +107,12 @@ const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backe
                                                   struct ggml_cgraph *graph);
 /* After a graph that was looked at and has failed. */
 void wnw__bridge_watch_fail(struct wnw__bridge_backend *b);
-/* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
-bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 
 /* ---- A sample of a sequence that was fed a second time (winnow_bridge.h, bridge_sample.c) ---- */
 
 struct wnw__source;
 struct wnw_bridge_sample_of;
-/* Takes it of a sequence and what was fed after it, both in *live. E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
+/* Takes it of a sequence and what was fed after it, both in *live (bridge_sample_new.c). E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
  * then. */
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
                            const struct wnw__bridge_live *live, const struct wnw_bridge_sample_of *of);
@@ -136,9 +136,9 @@ int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge
 /* The same of the sequence of the last row, by the policy that was set, chosen now where it is "auto". */
 int wnw__bridge_compress_last(struct wnw__bridge_backend *b);
 /* The threads of the context, for loops over layers and entries; NULL where there is one, or where they cannot be started
- * (bridge_observe.c). */
+ * (bridge_sequence.c). */
 struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b);
-/* Room for n numbers, until it is asked for again; NULL: no memory (bridge_observe.c). */
+/* Room for n numbers, until it is asked for again; NULL: no memory (bridge_sequence.c). */
 float *wnw__bridge_room(struct wnw__bridge_sequence *s, enum wnw__bridge_room which, size_t n);
 /* Makes a source of observations of the sequence, which is borrowed; the caller closes it (bridge_observe.c). E_NOMEM. */
 int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);

@@ -31,21 +31,6 @@ void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *nod
         note->ours = *what;
 }
 
-struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b,
-                                             const struct ggml_tensor *node)
-{
-    const struct wnw__bridge_node_note *note =
-        b->wrap || wnw__bridge_is_op(node, "CUSTOM") ? wnw__bridge_notes_find(&b->notes, node) : NULL;
-    return note ? note->ours : (struct wnw__bridge_node){.what = WNW_BRIDGE_NOT_OURS};
-}
-
-ggml_custom_op_t wnw__bridge_custom_function(const struct ggml_tensor *node)
-{
-    ggml_custom_op_t fun;
-    memcpy(&fun, node->op_params, sizeof fun);
-    return fun;
-}
-
 /* Whether a node was made winnow's. */
 static bool is_taken(const struct ggml_tensor *node)
 {
@@ -65,27 +50,6 @@ void wnw__bridge_nodes_begin(struct wnw__bridge_backend *b, struct ggml_cgraph *
 }
 
 /* ---- Stores ---- */
-
-static int64_t index_at(const struct ggml_tensor *index, int64_t i)
-{
-    return index->type == GGML_TYPE_I64 ? ((const int64_t *)index->data)[i]
-                                        : ((const int32_t *)index->data)[i];
-}
-
-int64_t wnw__bridge_store_rows(const struct ggml_tensor *node)
-{
-    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
-    return ggml_nelements(node->src[0]) / t->n_embd;
-}
-
-int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i)
-{
-    const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
-    if (!(t->is_v && t->layer->transposed))
-        return index_at(node->src[1], i);
-    const int64_t at = index_at(node->src[1], i * t->n_embd), stream = at / ((int64_t)t->n_cell * t->n_embd);
-    return stream * t->n_cell + at % t->n_cell;
-}
 
 static void store(const struct ggml_tensor *node, int ith, int nth)
 {
@@ -209,7 +173,5 @@ static void run_node(struct ggml_tensor *node, int ith, int nth, void *user)
         return;
     }
     const struct wnw__cells_op op = wnw__bridge_attention(b, node);
-    if (ith == 0 && b->watch.policy)
-        wnw__bridge_record_queries(b, node, &op);
     wnw__cells_run(b->cells, &op, ith, nth);
 }

@@ -59,6 +59,14 @@ struct wnw__bridge_node_note *wnw__bridge_notes_add(struct wnw__bridge_node_note
     return note;
 }
 
+struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b,
+                                             const struct ggml_tensor *node)
+{
+    const struct wnw__bridge_node_note *note =
+        b->wrap || wnw__bridge_is_op(node, "CUSTOM") ? wnw__bridge_notes_find(&b->notes, node) : NULL;
+    return note ? note->ours : (struct wnw__bridge_node){.what = WNW_BRIDGE_NOT_OURS};
+}
+
 void wnw__bridge_notes_free(struct wnw__bridge_node_notes *notes)
 {
     free(notes->slot);

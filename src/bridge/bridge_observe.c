@@ -16,12 +16,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-float *wnw__bridge_room(struct wnw__bridge_sequence *s, enum wnw__bridge_room which, size_t n)
-{
-    struct wnw__buffer *b = &s->room[which];
-    return wnw__buffer_need(b, n, sizeof(float), "observations") == WNW_OK ? b->p : NULL;
-}
-
 /* ---- Entries ---- */
 
 static struct wnw__plan_layer entries_of(void *of, int32_t il)
@@ -342,19 +336,6 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
     if (needs->flags & WNW_NEED_SECOND_PASS)
         WNW_TRY(wnw__bridge_sample_show(s, obs));
     return WNW_OK;
-}
-
-struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b)
-{
-    struct wnw__bridge_watch *w = &b->watch;
-    if (w->team_threads != b->n_threads) {
-        wnw__team_free(w->team);
-        w->team = NULL;
-        w->team_threads = b->n_threads;
-        if (b->n_threads > 1 && wnw__team_new(&w->team, b->n_threads) != WNW_OK)
-            w->team = NULL;
-    }
-    return w->team ? &w->team->pool : NULL;
 }
 
 /* The number of first tokens, a header of the template included, on which a policy has decided before. */

@@ -45,13 +45,6 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
  * window. */
 enum { WINDOWS = 16 };
 
-void wnw__bridge_queries_free(struct wnw__bridge_queries *q)
-{
-    free(q->q);
-    free(q->cell);
-    *q = (struct wnw__bridge_queries){0};
-}
-
 /* Bytes of n numbers. */
 static size_t bytes_of(const struct wnw__bridge_queries *q, size_t n)
 {
@@ -75,6 +68,11 @@ static wnw_kv_type type_for(const wnw_needs *needs)
 {
     return wnw__queries_rounded(needs->flags) && !(needs->flags & WNW_NEED_WINDOW_ATTN) ? WNW_KV_F16
                                                                                         : WNW_KV_F32;
+}
+
+static bool wants_queries(const struct wnw__bridge_backend *b)
+{
+    return b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY);
 }
 
 /* Makes room for the queries that the policy wants of a layer, which loses those that it had for another. Memory of
@@ -162,8 +160,7 @@ void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml
                                 const struct wnw__cells_op *op)
 {
     const struct wnw__bridge_place *p = wnw__bridge_place_of(b, node);
-    const uint32_t wanted = b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY);
-    if (!p || !wanted || op->n_head != p->layer->facts.n_head ||
+    if (!p || !wants_queries(b) || op->n_head != p->layer->facts.n_head ||
         b->watch_n_own != (int64_t)op->n_stream * op->n_row || !need_room(p->layer, &b->watch))
         return;
     for (int32_t s = 0; s < op->n_stream; s++)
@@ -227,7 +224,7 @@ static bool wants_columns(const struct wnw__bridge_backend *b)
 
 int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b)
 {
-    enum { PER_PLACE = 3 }; /* queries, columns, gates */
+    enum { PER_PLACE = 4 }; /* queries before and after they turn, columns, gates */
     return b->watch.policy ? PER_PLACE * b->watch.n_place : 0;
 }
 
@@ -248,6 +245,16 @@ static void take_queries(struct ggml_tensor *node, int ith, int nth, void *user)
     wnw__bridge_tracks_take(p->b->watch.tracks, wnw__bridge_number(p->b, p->layer), node->src[0], ith, nth);
 }
 
+static void keep_queries(struct ggml_tensor *node, int ith, int nth, void *user)
+{
+    const struct wnw__bridge_place *p = user;
+    (void)nth;
+    if (ith > 0)
+        return;
+    const struct wnw__cells_op op = wnw__bridge_attention(p->b, node->src[0]);
+    wnw__bridge_record_queries(p->b, node->src[0], &op);
+}
+
 void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_context *ctx,
                                struct ggml_cgraph *graph, struct ggml_tensor *node)
 {
@@ -257,6 +264,8 @@ void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_contex
             add(ctx, graph, p, node->src[0], take_queries);
         if (p->product == node && wnw__bridge_gates_suit(b, p->layer))
             add(ctx, graph, p, node->src[1], wnw__bridge_gates_take);
+        if (p->node == node && wants_queries(b))
+            add(ctx, graph, p, node, keep_queries);
     }
 }
 

@@ -147,24 +147,6 @@ enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggm
 
 /* ---- The backend ---- */
 
-int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c)
-{
-    for (int32_t i = 0; i < b->n_cache; i++)
-        if (b->caches[i] == c)
-            return WNW_OK;
-    if (b->n_cache == b->cap_cache) {
-        const int32_t cap = b->cap_cache > 0 ? 2 * b->cap_cache : 4;
-        struct wnw__bridge_cache **more = realloc(b->caches, (size_t)cap * sizeof *more);
-        if (!more)
-            return wnw__fail(WNW_E_NOMEM, "no memory to note a cache");
-        b->caches = more;
-        b->cap_cache = cap;
-    }
-    atomic_fetch_add_explicit(&c->owners, 1, memory_order_relaxed);
-    b->caches[b->n_cache++] = c;
-    return WNW_OK;
-}
-
 static const char *get_name(ggml_backend_t backend)
 {
     (void)backend;
@@ -214,42 +196,6 @@ static ggml_guid_t guid(void)
     static ggml_guid id = {0x77, 0x69, 0x6e, 0x6e, 0x6f, 0x77, 0x2d, 0x62,
                            0x72, 0x69, 0x64, 0x67, 0x65, 0x00, 0x00, 0x01};
     return &id;
-}
-
-/* A function of the CPU's registry by its name. */
-static bool cpu_function(const char *name, void (**fn)(void))
-{
-    void *p = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(wnw__bridge_cpu()), name);
-    memcpy(fn, &p, sizeof p);
-    return p != NULL;
-}
-
-void wnw__bridge_set_n_threads(ggml_backend_t backend, int n_threads)
-{
-    struct wnw__bridge_backend *b = backend->context;
-    void (*fn)(void);
-    struct wnw__cells_shared *cells;
-    if (b->far) {
-        b->far->set_n_threads(b, n_threads);
-        return;
-    }
-    if (n_threads == b->n_threads || n_threads < 1 || !cpu_function("ggml_backend_set_n_threads", &fn) ||
-        wnw__cells_shared_new(&cells, n_threads) != WNW_OK)
-        return;
-    wnw__cells_shared_free(b->cells);
-    b->cells = cells;
-    b->n_threads = n_threads;
-    ((ggml_backend_set_n_threads_t)fn)(b->cpu, n_threads);
-}
-
-void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void *data)
-{
-    struct wnw__bridge_backend *b = backend->context;
-    void (*fn)(void);
-    if (b->far)
-        b->far->set_abort_callback(b, callback, data);
-    else if (cpu_function("ggml_backend_set_abort_callback", &fn))
-        ((ggml_backend_set_abort_callback_t)fn)(b->cpu, callback, data);
 }
 
 ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)

@@ -4,11 +4,10 @@
  * session's second pass does the same with WNW_PASS_SAMPLE (session/second_pass.h). The program feeds them before the last tokens of a
  * prompt, whose logits it wants, and then removes them. The attention is kept for the next compression.
  */
+#include "bridge/bridge_sample.h"
 #include "base/err.h"
 #include "bridge/bridge_impl.h"
-#include "method/sample_places.h"
 #include "observe/queries.h"
-#include "observe/source.h"
 #include "observe/window.h"
 #include "winnow_bridge.h"
 
@@ -18,21 +17,6 @@
 
 /* Queries whose attention over a layer is there at once: a prompt may be long, and so a row of it. */
 enum { TOGETHER = 32 };
-
-struct wnw_bridge_sample {
-    const struct wnw__bridge_cache *cache; /* compared, never followed */
-    int32_t n, n_fed, n_layer;
-    wnw_sample_place place[WNW_SAMPLE_PLACES]; /* [n_places] among the tokens of the sequence */
-    int32_t n_places;
-    int32_t *cell, *order; /* [n] of the sampled tokens; when each was written, which tells whose it is */
-    float **sum, **max;    /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
-};
-
-/* Which of the sampled tokens one is of the sequence; -1: none. */
-static int32_t number_of(const struct wnw_bridge_sample *s, int32_t token)
-{
-    return wnw__sample_number(s->place, s->n_places, token);
-}
 
 /* ---- Taking it ---- */
 
@@ -68,7 +52,7 @@ static void add_rows(const struct wnw_bridge_sample *to, const wnw_observation *
         const int32_t ih = h / group, *pos = obs->pos + (int64_t)ih * obs->n;
         float *sum = to->sum[obs->il] + (int64_t)h * to->n, *max = to->max[obs->il] + (int64_t)h * to->n;
         for (int32_t e = 0; e < obs->n_entry[ih]; e++) {
-            const int32_t i = number_of(to, pos[e]);
+            const int32_t i = wnw__bridge_sampled(to, pos[e]);
             for (int32_t r = 0; i >= 0 && r < obs->n_window; r++) {
                 const float x = obs->window_attn[((int64_t)h * obs->n_window + r) * obs->n + e];
                 sum[i] += x;
@@ -148,7 +132,7 @@ int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, wnw_observation *obs
     for (int32_t h = 0; h < obs->n_head; h++)
         for (int32_t e = 0; e < obs->n; e++) {
             const int32_t *pos = obs->pos + (int64_t)(h / group) * obs->n;
-            const int32_t i = e < obs->n_entry[h / group] ? number_of(from, pos[e] + shift) : -1;
+            const int32_t i = e < obs->n_entry[h / group] ? wnw__bridge_sampled(from, pos[e] + shift) : -1;
             sum[(int64_t)h * obs->n + e] = i >= 0 ? from->sum[obs->il][(int64_t)h * from->n + i] : 0.0f;
             max[(int64_t)h * obs->n + e] = i >= 0 ? from->max[obs->il][(int64_t)h * from->n + i] : 0.0f;
         }
@@ -163,126 +147,4 @@ int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, wnw_observation *obs
     obs->pass2_places = s->sampled;
     obs->n_pass2_places = from->n_places;
     return WNW_OK;
-}
-
-/* ---- Making it ---- */
-
-void wnw_bridge_sample_free(wnw_bridge_sample *s)
-{
-    if (!s)
-        return;
-    for (int32_t il = 0; il < s->n_layer; il++) {
-        free(s->sum ? s->sum[il] : NULL);
-        free(s->max ? s->max[il] : NULL);
-    }
-    free(s->sum);
-    free(s->max);
-    free(s->cell);
-    free(s->order);
-    free(s);
-}
-
-static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_backend *b,
-                      const struct wnw__bridge_live *live, const wnw_bridge_sample_of *of)
-{
-    struct wnw_bridge_sample *s = *out = calloc(1, sizeof *s);
-    if (!s)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a sample");
-    s->cache = live->cache;
-    s->n_fed = of->n_fed;
-    s->n_places = of->n_places;
-    for (int32_t k = 0; k < of->n_places; k++) {
-        s->place[k] = of->places[k];
-        s->n += of->places[k].to - of->places[k].from;
-    }
-    s->n_layer = wnw__bridge_n_numbers(b);
-    s->cell = malloc((size_t)s->n * sizeof *s->cell);
-    s->order = malloc((size_t)s->n * sizeof *s->order);
-    s->sum = calloc((size_t)s->n_layer + 1, sizeof *s->sum);
-    s->max = calloc((size_t)s->n_layer + 1, sizeof *s->max);
-    if (!s->cell || !s->order || !s->sum || !s->max)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)s->n);
-    for (int32_t t = s->place[0].from; t < s->place[s->n_places - 1].to; t++) {
-        const struct wnw__bridge_note *note = wnw__bridge_note_of(live, t);
-        const int32_t i = number_of(s, t);
-        if (i < 0)
-            continue;
-        if (!note || note->missed)
-            return wnw__fail(WNW_E_NOT_OBSERVED,
-                             "token %d was not observed: its policy was set after it was read, or memory ran "
-                             "out",
-                             (int)t);
-        s->cell[i] = live->cell[t];
-        s->order[i] = note->order;
-    }
-    return WNW_OK;
-}
-
-/* Takes the attention in a layer; the observation is made for that alone. */
-static int take_layer(struct wnw_bridge_sample *s, struct wnw__plan_source *src, int32_t il)
-{
-    const size_t n = (size_t)src->shape.n_head * (size_t)s->n + 1;
-    const wnw_needs none = {0};
-    wnw_observation obs;
-    s->sum[il] = calloc(n, sizeof **s->sum);
-    s->max[il] = calloc(n, sizeof **s->max);
-    if (!s->sum[il] || !s->max[il])
-        return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)s->n);
-    return src->observe(src, il, &none, NULL, &obs);
-}
-
-/* Takes it in all layers that have the shape of one. */
-static int take_like(struct wnw_bridge_sample *s, struct wnw__bridge_backend *b,
-                     const struct wnw__bridge_live *live, const struct wnw__bridge_layer *like)
-{
-    struct wnw__bridge_sequence seq;
-    struct wnw__plan_source src = {0};
-    int rc = wnw__bridge_sequence_list(&seq, b, live, like);
-    seq.taking = s;
-    if (rc == WNW_OK)
-        rc = wnw__bridge_source(&src, &seq);
-    for (int32_t il = 0; rc == WNW_OK && il < seq.shape.n_layer; il++)
-        if (wnw__layer_takes_part(&seq.shape, il))
-            rc = take_layer(s, &src, il);
-    wnw__source_close(&src);
-    wnw__bridge_sequence_release(&seq);
-    return rc;
-}
-
-/* Of places that are in order and hold something each. */
-static int check(const wnw_bridge_sample_of *of)
-{
-    bool good = of->n_fed >= 1 && of->n_fed < of->n_cells && of->places && of->n_places >= 1 &&
-                of->n_places <= WNW_SAMPLE_PLACES;
-    int32_t at = 0;
-    for (int32_t k = 0; good && k < of->n_places; at = of->places[k++].to)
-        good = of->places[k].from >= at && of->places[k].to > of->places[k].from &&
-               of->places[k].to <= of->n_cells - of->n_fed;
-    if (!good)
-        return wnw__fail(
-            WNW_E_ARG,
-            "%d places of %d tokens, with %d that were fed after them, are no sample: give 1 to %d "
-            "places, in order, each not empty, before what was fed",
-            (int)of->n_places, (int)of->n_cells, (int)of->n_fed, WNW_SAMPLE_PLACES);
-    return WNW_OK;
-}
-
-int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
-                           const struct wnw__bridge_live *live, const wnw_bridge_sample_of *of)
-{
-    struct wnw_bridge_sample *s = NULL;
-    int rc = check(of);
-    if (rc == WNW_OK)
-        rc = new_sample(&s, b, live, of);
-    for (int32_t i = 0; rc == WNW_OK && i < live->cache->n_layer; i++) {
-        const struct wnw__bridge_layer *l = live->cache->layers[i];
-        if (wnw__bridge_acts_on(b, l) && !s->max[wnw__bridge_number(b, l)])
-            rc = take_like(s, b, live, l);
-    }
-    if (rc != WNW_OK) {
-        wnw_bridge_sample_free(s);
-        s = NULL;
-    }
-    *out = s;
-    return rc;
 }

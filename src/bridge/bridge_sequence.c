@@ -3,6 +3,7 @@
 
 #include "base/parallel.h"
 #include "bridge/bridge_impl.h"
+#include "forward/team.h"
 #include "kernel/kernel.h"
 
 #include <stdlib.h>
@@ -226,4 +227,25 @@ void wnw__bridge_row_write(const struct wnw__bridge_sequence *s, int32_t il, enu
     memcpy(turned, x, (size_t)d * sizeof *x);
     wnw__hadamard(turned, d, is_v ? l->facts.v_block : l->facts.k_block);
     wnw__bridge_layer_set(l, is_v, wnw__bridge_head_of_all(s, ih), row, turned);
+}
+
+/* ---- What work on it uses ---- */
+
+struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b)
+{
+    struct wnw__bridge_watch *w = &b->watch;
+    if (w->team_threads != b->n_threads) {
+        wnw__team_free(w->team);
+        w->team = NULL;
+        w->team_threads = b->n_threads;
+        if (b->n_threads > 1 && wnw__team_new(&w->team, b->n_threads) != WNW_OK)
+            w->team = NULL;
+    }
+    return w->team ? &w->team->pool : NULL;
+}
+
+float *wnw__bridge_room(struct wnw__bridge_sequence *s, enum wnw__bridge_room which, size_t n)
+{
+    struct wnw__buffer *b = &s->room[which];
+    return wnw__buffer_need(b, n, sizeof(float), "observations") == WNW_OK ? b->p : NULL;
 }

@@ -69,6 +69,13 @@ void wnw__bridge_layer_clear(struct wnw__bridge_layer *l)
     memset(l->written, 0, (size_t)l->k.n_stream * (size_t)l->k.n_cell);
 }
 
+void wnw__bridge_queries_free(struct wnw__bridge_queries *q)
+{
+    free(q->q);
+    free(q->cell);
+    *q = (struct wnw__bridge_queries){0};
+}
+
 void wnw__bridge_layer_free(struct wnw__bridge_layer *l)
 {
     if (!l)
