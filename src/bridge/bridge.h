@@ -4,15 +4,15 @@
  * layers. On winnow's device these tensors are addresses without memory. Keys and values are in winnow's ragged cache,
  * and winnow's attention reads them there. All other nodes of a graph run on a CPU backend that winnow's backend owns.
  *
- * The rooms of this folder, each of which calls only those above it (scripts/check_layers.sh):
+ * Rooms of this folder; each calls functions of rooms above it in this list alone (scripts/check_layers.sh):
  *
- *     cells/     the memory that libllama asks for, entries by cell, what is known of ggml's nodes
- *     graph/     which node does what with a cache, what winnow's nodes compute, products
- *     sequence/  which entries belong to a sequence, what is noted of it, what a policy sees of it
- *     watch/     when a policy acts, and what programs see and do
- *     drive/     libllama's graphs over the cache of a session of winnow's
- *     wrap/      devices around other devices
- *     device/    registry, device, version gate, the run of a graph
+ *     cells/     the memory that libllama asks for, entries by cell, facts of ggml's nodes.
+ *     graph/     the part that a node has in a cache, winnow's nodes, products.
+ *     sequence/  the entries of a sequence, records of it, its view for a policy.
+ *     watch/     the time when a policy acts, and the functions for programs.
+ *     drive/     libllama's graphs over the cache of a winnow session.
+ *     wrap/      devices around other devices.
+ *     device/    registry, device, version gate, the run of a graph.
  *
  * A layer of a cache is taken over (ragged) if every node of its first graph that reads or writes it is known. Otherwise
  * it stays as libllama has it (plain). If a later graph has an unknown node on a ragged layer, the rows are copied to
