@@ -110,7 +110,7 @@ bool find_stored_tokens(const server_http_req &req, int32_t d)
     }
     const int32_t n_header = std::min(common_prefix(header[0], header[1]), common_prefix(header[0], stored));
     stored.id.release(); // they are the file's
-    if (same == 0 || same + SERVE_SEAM < stored.n)
+    if (same == 0 || same + SERVE_DOCUMENT_OVERLAP < stored.n)
         return misfit(
             d, "the model's chat template does not write it as it was stored: with another template, for "
                "another day");
