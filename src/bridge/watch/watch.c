@@ -106,10 +106,10 @@ static bool is_due(const struct batch *batch, int32_t stream, const struct wnw__
 {
     const struct wnw__bridge_note *note = notes_of(batch, stream);
     int32_t n_new = 0;
-    if (live->n == 0 || !note[live->cell[live->n - 1]].alone)
+    if (live->n == 0 || !note[live->cell[live->n - 1]].single_row)
         return false;
     for (int32_t i = 0; i < live->n; i++)
-        n_new += !note[live->cell[i]].seen && !note[live->cell[i]].alone;
+        n_new += !note[live->cell[i]].seen && !note[live->cell[i]].single_row;
     return n_new >= WNW_BRIDGE_LEAST_NEW;
 }
 
@@ -137,7 +137,7 @@ static struct wnw__bridge_row place_of(const struct batch *batch, int32_t stream
 static void note_row(const struct batch *batch, int32_t stream, int32_t row, bool alone)
 {
     notes_of(batch, stream)[batch->own[(int64_t)stream * batch->n_row + row]] =
-        (struct wnw__bridge_note){.order = ++batch->cache->n_written, .alone = alone};
+        (struct wnw__bridge_note){.order = ++batch->cache->n_written, .single_row = alone};
 }
 
 /* Whether so few rows of its sequence come after a row that its query is in their window. */
@@ -228,10 +228,10 @@ static void note_missed(const struct ggml_tensor *node)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     struct wnw__bridge_cache *c = t->layer->cache;
-    c->missed = c->missed || !c->note;
+    c->unobserved = c->unobserved || !c->note;
     for (int64_t i = 0; c->note && c->n_cell == t->n_cell && i < wnw__bridge_store_rows(node); i++)
         c->note[wnw__bridge_store_cell(node, i)] =
-            (struct wnw__bridge_note){.order = ++c->n_written, .missed = true};
+            (struct wnw__bridge_note){.order = ++c->n_written, .unobserved = true};
 }
 
 /* Looks at the rows that a store writes, the first of its cache in a graph. */
@@ -332,14 +332,14 @@ static const char *why_plain(const struct wnw__bridge_backend *b, const struct w
 {
     if (b->plain)
         return "the caches of this model stay as libllama has them, because of WINNOW_PLAIN";
-    if (is_f32(l) && b->stranger && strcmp(b->stranger, "CPY") == 0)
+    if (is_f32(l) && b->unknown_node && strcmp(b->unknown_node, "CPY") == 0)
         return "the caches of this model stay as libllama has them: they are f32, of which it makes f16 for "
                "flash "
                "attention; take f16 (-ctk f16 -ctv f16), or no flash attention (-fa off)";
     snprintf(line, 200,
              "the caches of this model stay as libllama has them, because of the operation %s, which reads "
              "them and is not known",
-             b->stranger ? b->stranger : "of a kind");
+             b->unknown_node ? b->unknown_node : "of a kind");
     return line;
 }
 
