@@ -106,10 +106,10 @@ static bool is_due(const struct batch *batch, int32_t stream, const struct wnw__
 {
     const struct wnw__bridge_note *note = notes_of(batch, stream);
     int32_t n_new = 0;
-    if (live->n == 0 || !note[live->cell[live->n - 1]].single_row)
+    if (live->n == 0 || !note[live->cell[live->n - 1]].alone)
         return false;
     for (int32_t i = 0; i < live->n; i++)
-        n_new += !note[live->cell[i]].seen && !note[live->cell[i]].single_row;
+        n_new += !note[live->cell[i]].seen && !note[live->cell[i]].alone;
     return n_new >= WNW_BRIDGE_LEAST_NEW;
 }
 
@@ -137,7 +137,7 @@ static struct wnw__bridge_row place_of(const struct batch *batch, int32_t stream
 static void note_row(const struct batch *batch, int32_t stream, int32_t row, bool alone)
 {
     notes_of(batch, stream)[batch->own[(int64_t)stream * batch->n_row + row]] =
-        (struct wnw__bridge_note){.order = ++batch->cache->n_written, .single_row = alone};
+        (struct wnw__bridge_note){.order = ++batch->cache->n_written, .alone = alone};
 }
 
 /* Whether so few rows of its sequence come after a row that its query is in their window. */
