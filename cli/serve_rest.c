@@ -121,28 +121,42 @@ static int check_set(const struct app_args *args)
     return APP_OK;
 }
 
-/* Options of the server whose numbers it does not check: with others it ends by a signal, or waits for ever. */
+/* Options of the server whose numbers it does not check, and their variables of the environment: with others it ends by a signal, or
+ * waits for ever. A batch has a row for each slot; winnow sets its option, which the variable would not replace. */
 static const struct {
-    const char *name, *other;
+    const char *name, *other, *set;
     int64_t least, most;
-} numbers[] = {{"-b", "--batch-size", 1, INT32_MAX}, {"-ub", "--ubatch-size", 1, INT32_MAX},
-               {"-t", "--threads", -1, 512},         {"-tb", "--threads-batch", -1, 512},
-               {"--threads-http", NULL, -1, 1024},   {"--mirostat", NULL, 0, 2}};
+} numbers[] = {{"-b", "--batch-size", NULL, 1, INT32_MAX},
+               {"-ub", "--ubatch-size", "LLAMA_ARG_UBATCH", 1, INT32_MAX},
+               {"-t", "--threads", "LLAMA_ARG_THREADS", -1, 512},
+               {"-tb", "--threads-batch", NULL, -1, 512},
+               {"--threads-http", NULL, "LLAMA_ARG_THREADS_HTTP", -1, 1024},
+               {"--mirostat", NULL, NULL, 0, 2}};
 
-/* A batch of the server has a row for each of its slots. */
-static int check_number(const struct cli_args *args, const char *option, const char *value)
+static int check_number(const struct cli_args *args, size_t i, const char *name, const char *value)
 {
     int64_t x;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        const int64_t least = i == 0 ? args->slots : numbers[i].least;
-        if (!is_option(option, numbers[i].name) && !(numbers[i].other && is_option(option, numbers[i].other)))
-            continue;
-        if (!app_parse_int(&x, value) || x < least || x > numbers[i].most)
-            return app_fail(APP_BAD_INPUT, "%s '%s': give a whole number from %lld%s to %lld", option, value,
-                            (long long)least, i == 0 && least > 1 ? ", that of --slots," : "",
-                            (long long)numbers[i].most);
-    }
-    return APP_OK;
+    const int64_t least = i == 0 ? args->slots : numbers[i].least;
+    if (app_parse_int(&x, value) && x >= least && x <= numbers[i].most)
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT, "%s '%s': give a whole number from %lld%s to %lld", name, value,
+                    (long long)least, i == 0 && least > 1 ? ", that of --slots," : "",
+                    (long long)numbers[i].most);
+}
+
+static int check_numbers(const struct cli_args *args)
+{
+    const size_t n = sizeof numbers / sizeof *numbers;
+    int rc = APP_OK;
+    for (int k = 0; rc == APP_OK && k + 1 < args->app.n_rest; k++)
+        for (size_t i = 0; rc == APP_OK && i < n; i++)
+            if (is_option(args->app.rest[k], numbers[i].name) ||
+                (numbers[i].other && is_option(args->app.rest[k], numbers[i].other)))
+                rc = check_number(args, i, args->app.rest[k], args->app.rest[k + 1]);
+    for (size_t i = 0; rc == APP_OK && i < n; i++)
+        if (numbers[i].set && getenv(numbers[i].set))
+            rc = check_number(args, i, numbers[i].set, getenv(numbers[i].set));
+    return rc;
 }
 
 int cli_serve_rest_check(const struct cli_args *args, bool *has_key)
@@ -155,12 +169,10 @@ int cli_serve_rest_check(const struct cli_args *args, bool *has_key)
                             option);
         if (app->documents.n > 0 && is_listed(no_documents, option))
             return app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells", option);
-        const int rc = i + 1 < app->n_rest ? check_number(args, option, app->rest[i + 1]) : APP_OK;
-        if (rc != APP_OK)
-            return rc;
         *has_key = *has_key || is_option(option, "--api-key-file");
     }
-    return check_set(app);
+    const int rc = check_numbers(args);
+    return rc == APP_OK ? check_set(app) : rc;
 }
 
 int cli_serve_rest_check_model(const struct cli_args *args, bool stored)

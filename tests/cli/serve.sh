@@ -150,6 +150,9 @@ for wrong in '-b 0' '-b -1' '-b 1e9' '--batch_size 3' '-ub 0' '--ubatch-size x' 
 done
 bad 'an empty number' "-ub '': give a whole number from 1" serve -m "$model" --port 0 -- -ub ''
 bad 'a batch below the slots' '-b .5.: give a whole number from 6, that of --slots' serve -m "$model" --port 0 --slots 6 -- -b 5
+LLAMA_ARG_THREADS=100000 bad 'a number of the environment' "LLAMA_ARG_THREADS '100000': give a whole number" serve -m "$model" --port 0
+LLAMA_ARG_UBATCH=0 bad 'another one' "LLAMA_ARG_UBATCH '0': give a whole number from 1" serve -m "$model" --port 0
+LLAMA_ARG_THREADS_HTTP=3 LLAMA_ARG_BATCH=0 good 'what winnow sets itself is none of it' serve -m "$model" --port 0
 good 'numbers that it takes' serve -m "$model" --port 0 --slots 3 -- -b 3 -ub 1 -t -1 -tb 512 --threads-http 2 --mirostat 2 --temp 0
 
 bad 'unknown policy' 'snapkv' serve -m "$model" --port 0 --policy snapvk
