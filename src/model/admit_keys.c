@@ -241,6 +241,7 @@ static const struct pair {
     const char *archs, *but; /* families that it is asked of: NULL = all, those of `but` never */
 } pairs[] = {
     {".attention.head_count", MULTIPLE, ".attention.head_count_kv", NULL, NULL},
+    {".attention.head_count_kv", SAME, ".attention.head_count", "minicpm3", NULL},
     {".attention.value_length", SAME, ".attention.key_length", SAME_HEADS_AND_ROPE, NULL},
     {".attention.value_length_swa", SAME, ".attention.key_length_swa", SAME_HEADS_AND_ROPE, NULL},
     {".attention.value_length", SAME, ".attention.key_length", SAME_HEADS, NULL},

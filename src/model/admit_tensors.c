@@ -95,8 +95,10 @@ static struct widths widths_of(const struct wnw_model *m, int32_t il)
     w.n_head_kv = number(m, ".attention.head_count_kv", il, w.n_head);
     w.d_k = number(m, ".attention.key_length", 0, d);
     w.d_v = number(m, ".attention.value_length", 0, d);
-    w.d_k_swa = number(m, ".attention.key_length_swa", 0, w.d_k);
-    w.d_v_swa = number(m, ".attention.value_length_swa", 0, w.d_v);
+    /* Sizes for layers with windows count only where the file has windows. */
+    const bool windows = number(m, ".attention.sliding_window", 0, 0) > 0;
+    w.d_k_swa = windows ? number(m, ".attention.key_length_swa", 0, w.d_k) : w.d_k;
+    w.d_v_swa = windows ? number(m, ".attention.value_length_swa", 0, w.d_v) : w.d_v;
     return w;
 }
 

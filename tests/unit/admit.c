@@ -270,6 +270,31 @@ static void test_widths(void **state)
     }
 }
 
+/* Sizes of heads for layers with windows count where the file has windows. */
+static void test_window_widths(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t length, length_swa, window;
+        int code;
+    } cases[] = {{32, 32, 0, WNW_OK},
+                 {3, 32, 0, WNW_E_FORMAT},
+                 {32, 3, 0, WNW_OK},
+                 {16, 32, 8, WNW_OK},
+                 {16, 8, 8, WNW_E_FORMAT}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_gguf f;
+        begin(&f, "jamba");
+        gguf_set_val_u32(f.g, "jamba.attention.head_count", 2);
+        gguf_set_val_u32(f.g, "jamba.attention.key_length", cases[i].length);
+        gguf_set_val_u32(f.g, "jamba.attention.key_length_swa", cases[i].length_swa);
+        gguf_set_val_u32(f.g, "jamba.attention.sliding_window", cases[i].window);
+        test_gguf_add(&f, "blk.1.attn_k.weight", N_EMBD, N_EMBD, 0, 1);
+        if (check_by(&f, wnw__admit_tensors) != cases[i].code)
+            fail_msg("case %zu: %s", i, wnw_last_error());
+    }
+}
+
 /* Up to two keys of a family in addition to those that all have. */
 static void test_keys(void **state)
 {
@@ -304,6 +329,8 @@ static void test_keys(void **state)
         {"step35", {".attention.key_length", ".attention.key_length_swa"}, {32, 64}, WNW_E_FORMAT},
         {"spark2_5", {".attention.value_length_swa", ".attention.key_length_swa"}, {64, 64}, WNW_OK},
         {"kimi-linear", {".expert_count", ".expert_used_count"}, {4, 2}, WNW_E_FORMAT},
+        {"minicpm3", {".attention.head_count_kv"}, {2}, WNW_OK},
+        {"minicpm3", {".attention.head_count_kv"}, {1}, WNW_E_FORMAT},
         {"wavtokenizer-dec", {".posnet.block_count"}, {2}, WNW_OK},
         {"wavtokenizer-dec", {".posnet.block_count"}, {N_LAYER + 1}, WNW_E_FORMAT},
         {"wavtokenizer-dec", {".convnext.block_count"}, {N_LAYER + 1}, WNW_E_FORMAT},
@@ -398,9 +425,9 @@ static void test_fused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),  cmocka_unit_test(test_indexer),
-                                       cmocka_unit_test(test_first),  cmocka_unit_test(test_shapes),
-                                       cmocka_unit_test(test_widths), cmocka_unit_test(test_keys),
-                                       cmocka_unit_test(test_ngrams), cmocka_unit_test(test_fused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),  cmocka_unit_test(test_indexer), cmocka_unit_test(test_first),
+        cmocka_unit_test(test_shapes), cmocka_unit_test(test_widths),  cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_ngrams), cmocka_unit_test(test_fused),   cmocka_unit_test(test_window_widths)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
