@@ -1429,6 +1429,7 @@ FUNCTIONS = {
     "wnw_automatic_choose": (c_int, [POINTER(c_char_p), POINTER(wnw_automatic), c_int32, c_bool]),
     "wnw_automatic_each": (c_int, [POINTER(wnw_automatic), CFUNCTYPE(c_int, POINTER(c_char), POINTER(wnw_policy_choice), c_void_p), c_void_p]),
     "wnw_automatic_is": (c_bool, [c_char_p, POINTER(c_double)]),
+    "wnw_bridge_add_part": (c_int, [POINTER(wnw_bridge), POINTER(wnw_part)]),
     "wnw_bridge_built_for": (c_char_p, []),
     "wnw_bridge_cells": (c_int, [POINTER(wnw_bridge), c_int32, c_int32, c_int32, POINTER(c_int32), c_int32, POINTER(c_int32)]),
     "wnw_bridge_check_model": (c_int, [c_char_p]),

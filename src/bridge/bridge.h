@@ -285,6 +285,7 @@ struct wnw__bridge_place {
 
 /* What a policy wants to have noted, and what was seen last. */
 struct wnw__bridge_watch {
+    wnw_registry *registry; /* parts of the program; NULL: none */
     wnw_policy *policy;   /* NULL: nothing is noted */
     char *automatic;      /* what chooses it for each prompt (wnw_automatic); NULL: it is always this one */
     wnw_profile *profile; /* NULL = none */

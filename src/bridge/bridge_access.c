@@ -197,6 +197,12 @@ int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
     return wnw__bridge_watch_profile(&backend_of(cache)->watch, path);
 }
 
+int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
+{
+    WNW_REQUIRE(cache);
+    return wnw__bridge_watch_part(&backend_of(cache)->watch, part);
+}
+
 int wnw_bridge_compress(wnw_bridge *cache)
 {
     WNW_REQUIRE(cache);

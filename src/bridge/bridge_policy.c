@@ -99,10 +99,10 @@ void wnw__bridge_watch_clear(struct wnw__bridge_watch *w)
 }
 
 /* A policy that can be had here. */
-static int parse(wnw_policy **out, const char *recipe, const wnw_profile *profile)
+static int parse(wnw_policy **out, const char *recipe, const struct wnw__bridge_watch *w)
 {
-    WNW_TRY(wnw_policy_parse(out, recipe, NULL));
-    const int rc = wnw_bridge_check_policy(*out, profile);
+    WNW_TRY(wnw_policy_parse(out, recipe, w->registry));
+    const int rc = wnw_bridge_check_policy(*out, w->profile);
     if (rc != WNW_OK) {
         wnw_policy_free(*out);
         *out = NULL;
@@ -112,7 +112,7 @@ static int parse(wnw_policy **out, const char *recipe, const wnw_profile *profil
 
 /* What "auto" may come to: the policy for the shortest prompts, and what they all need. */
 struct rows {
-    const wnw_profile *profile;
+    const struct wnw__bridge_watch *watch;
     wnw_policy *first;
     wnw_needs needs;
 };
@@ -122,7 +122,7 @@ static int add_row(const char *recipe, const wnw_policy_choice *row, void *user)
     struct rows *rows = user;
     wnw_policy *policy;
     (void)row;
-    WNW_TRY(parse(&policy, recipe, rows->profile));
+    WNW_TRY(parse(&policy, recipe, rows->watch));
     const wnw_needs needs = wnw_policy_needs(policy);
     const int rc = wnw__bridge_add_needs(&rows->needs, &needs);
     if (rows->first)
@@ -149,7 +149,7 @@ int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const
     const bool chooses = wnw_automatic_is(recipe, NULL);
     wnw_policy_facts facts;
     const wnw_automatic automatic = automatic_of(recipe, &facts, w->profile, &of);
-    struct rows rows = {.profile = w->profile};
+    struct rows rows = {.watch = w};
     char *text = chooses ? strdup(recipe) : NULL;
     int rc = chooses ? wnw_automatic_each(&automatic, add_row, &rows) : add_row(recipe, NULL, &rows);
     if (rc == WNW_OK && chooses && !text)
@@ -172,7 +172,7 @@ int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe,
                                 bool by_itself)
 {
     wnw_policy *policy = NULL;
-    if (!wnw_automatic_is(recipe, NULL) && wnw_policy_parse(&policy, recipe, NULL) == WNW_OK) {
+    if (!wnw_automatic_is(recipe, NULL) && wnw_policy_parse(&policy, recipe, w->registry) == WNW_OK) {
         const wnw_needs needs = wnw_policy_needs(policy);
         const int rc =
             repeats_sample(&needs)
@@ -225,7 +225,7 @@ static int choose(struct wnw__bridge_watch *w, const struct wnw__bridge_live *li
     char *recipe;
     facts.queries_unknown = shares_caches(live);
     WNW_TRY(wnw_automatic_choose(&recipe, &automatic, live->n, was_read(live)));
-    const int rc = parse(&policy, recipe, w->profile);
+    const int rc = parse(&policy, recipe, w);
     if (rc == WNW_OK) {
         wnw__log(WNW_LOG_INFO, "winnow: %d tokens by %s", (int)live->n, recipe);
         wnw_policy_free(w->policy);
@@ -253,9 +253,22 @@ int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path)
     return WNW_OK;
 }
 
+int wnw__bridge_watch_part(struct wnw__bridge_watch *w, const wnw_part *part)
+{
+    if (!part) {
+        wnw_registry_free(w->registry);
+        w->registry = NULL;
+        return WNW_OK;
+    }
+    if (!w->registry)
+        WNW_TRY(wnw_registry_new(&w->registry));
+    return wnw_registry_add(w->registry, part);
+}
+
 void wnw__bridge_watch_free(struct wnw__bridge_watch *w)
 {
     wnw__bridge_watch_clear(w);
+    wnw_registry_free(w->registry);
     wnw_profile_free(w->profile);
     for (int i = 0; i < 2; i++)
         wnw__proj_free(w->proj[i]);

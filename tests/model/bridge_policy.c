@@ -5,6 +5,7 @@
 #include "llamas.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -472,6 +473,64 @@ static void test_share_once(void **state)
     test_llama_close(&t);
 }
 
+static int score_first(const void *opts, const wnw_observation *o, float *score, float *scratch)
+{
+    (void)opts;
+    (void)scratch;
+    for (int32_t h = 0; h < o->n_head_kv; h++)
+        for (int32_t i = 0; i < o->n; i++)
+            score[(int64_t)h * o->n + i] = (float)-i;
+    return WNW_OK;
+}
+
+static int score_nothing(const void *opts, const wnw_observation *o, float *score, float *scratch)
+{
+    (void)opts;
+    (void)o;
+    (void)score;
+    (void)scratch;
+    return WNW_E_ARG;
+}
+
+/* Recipes name scorers of the program while it has added them. One that fails leaves the sequence whole. */
+static void test_parts_of_the_program(void **state)
+{
+    static const wnw_scorer first = {.part = {WNW_SCORER_INIT, .name = "of_the_test"}, .score = score_first};
+    static const wnw_scorer fails = {.part = {WNW_SCORER_INIT, .name = "that_fails"}, .score = score_nothing};
+    const wnw_size size = size_budget(60);
+    char path[4096];
+    struct test_llama t;
+    wnw_bridge *cache;
+    int32_t cells[N_TURN], n;
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(&t, path, &(struct test_llama_params){.ours = true});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_error(wnw_bridge_set_policy(cache, "of_the_test", &size, false), WNW_E_ARG);
+    assert_ok(wnw_bridge_add_part(cache, &first.part));
+    assert_error(wnw_bridge_add_part(cache, &first.part), WNW_E_ARG);
+    assert_says("the name \"of_the_test\" is taken");
+    assert_ok(wnw_bridge_add_part(cache, &fails.part));
+    assert_ok(wnw_bridge_set_policy(cache, "that_fails", &size, false));
+    read_part(&t, 0, 0, N_TURN, 110);
+    assert_error(wnw_bridge_compress(cache), WNW_E_ARG);
+    assert_ok(wnw_bridge_cells(cache, 0, 0, 0, cells, N_TURN, &n));
+    assert_int_equal(n, N_TURN);
+    assert_ok(wnw_bridge_set_policy(cache, "of_the_test", &size, false));
+    assert_ok(wnw_bridge_add_part(cache, NULL)); /* the policy has it still */
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
+    read_part(&t, 0, 0, N_TURN, 110);
+    assert_ok(wnw_bridge_compress(cache));
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        assert_ok(wnw_bridge_cells(cache, i, 0, 0, cells, N_TURN, &n));
+        assert_int_equal(n, 60);
+        for (int32_t k = 0; k < n; k++)
+            assert_int_equal(cells[k], k);
+    }
+    assert_error(wnw_bridge_set_policy(cache, "of_the_test", &size, false), WNW_E_ARG);
+    test_llama_close(&t);
+}
+
 /* Layers whose number of heads differs are planned separately: each keeps its size in every head. Sessions refuse them. */
 static void test_other_heads(void **state)
 {
@@ -590,6 +649,7 @@ int main(void)
                                        cmocka_unit_test(test_automatic),
                                        cmocka_unit_test(test_not_twice),
                                        cmocka_unit_test(test_share_once),
+                                       cmocka_unit_test(test_parts_of_the_program),
                                        cmocka_unit_test(test_other_heads),
                                        cmocka_unit_test(test_no_room),
                                        cmocka_unit_test(test_bad_environment)};

@@ -3,11 +3,14 @@
 
 The models are random: what is compared are numbers of entries, which rounding does not change, and answers of the same computation.
 """
+import contextlib
+import io
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import llama_cpp
@@ -74,17 +77,62 @@ class Attach(unittest.TestCase):
                 n, now = len(llm.tokenize(TEXT.encode())), attached.stats(llm)
                 self.assertAlmostEqual(now.kept - (now.n_tokens - n), 40 if kept is None else kept * n, delta=1)
 
+    def test_a_scorer_in_python(self):
+        """It keeps what the same one in C keeps, in a recipe too."""
+        @winnow.scorer(needs=["keys"], first=0, last=0)
+        def py_norms(keys):
+            return -np.sqrt(np.einsum("hnd,hnd->hn", keys.astype(np.float64), keys))
+
+        said = []
+        for policy in ("knorm", py_norms, "knorm+adakv", py_norms + "adakv"):
+            llm = llama()
+            attached.attach(llm, policy, ratio=0.5)
+            said.append((ask(llm, TEXT, 8), [one.entries for one in attached.stats(llm).layers]))
+        self.assertEqual(said[0], said[1])
+        self.assertEqual(said[2], said[3])
+
+    def test_scorers_that_fail(self):
+        """A traceback is printed, the prompt stays whole, and the Llama goes on."""
+        @winnow.scorer
+        def raises(keys):
+            raise ZeroDivisionError("of the test")
+
+        @winnow.scorer
+        def not_finite(keys):
+            return np.full(keys.shape[:2], np.nan)
+
+        @winnow.scorer
+        def of_a_wrong_shape(keys):
+            return keys
+
+        @winnow.scorer
+        def stopped(keys):
+            raise KeyboardInterrupt
+
+        llm = llama()
+        for policy, sentence in ((raises, "ZeroDivisionError: of the test"), (not_finite, "not finite"), (of_a_wrong_shape, "returned the shape")):
+            attached.attach(llm, policy)
+            llm.reset()
+            with self.subTest(sentence), contextlib.redirect_stderr(io.StringIO()) as printed:
+                ask(llm, TEXT)
+                self.assertIn(sentence, printed.getvalue())
+                self.assertEqual(attached.stats(llm).kept, attached.stats(llm).n_tokens)
+        attached.attach(llm, stopped)
+        llm.reset()
+        with self.assertRaises(KeyboardInterrupt):
+            ask(llm, TEXT)
+            time.sleep(60)
+        attached.attach(llm, "knorm")
+        llm.reset()
+        ask(llm, TEXT)
+        self.assertLess(attached.stats(llm).kept, attached.stats(llm).n_tokens)
+
     def test_bad_input(self):
         llm = llama()
-
-        @winnow.scorer(needs=["keys"])
-        def mine(keys):
-            return keys[..., 0]
-
         for kind, sentence, call in (
             (TypeError, "llama_cpp.Llama, not str", lambda: attached.attach("model")),
             (winnow.ArgumentError, "nonsense", lambda: attached.attach(llm, "nonsense")),
-            (winnow.ArgumentError, "mine", lambda: attached.attach(llm, mine)),
+            (winnow.ArgumentError, "no_scorer", lambda: attached.attach(llm, "no_scorer+adakv")),
             (winnow.ArgumentError, "exclude each other", lambda: attached.attach(llm, ratio=0.5, budget=4)),
             (winnow.WinnowError, "kvzip", lambda: attached.attach(llm, "kvzip")),
             (winnow.FileError, "nosuch.json", lambda: attached.attach(llm, profile="nosuch.json")),
