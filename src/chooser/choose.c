@@ -99,10 +99,10 @@ static bool input_gate_and_recent(const wnw_policy_facts *f)
     return input_gate_in_shares(f) && (f->decodes || room);
 }
 
-/* What is asked is known, and nothing else will be. */
+/* What is asked is known, and nothing else will be. Chunks before the last one end with other tokens than the question. */
 static bool question_only(const wnw_policy_facts *f)
 {
-    return f->question_known && !f->more_questions;
+    return f->question_known && !f->more_questions && f->phase != WNW_PHASE_CHUNK;
 }
 
 /* Replay needs the queries of the whole prompt, and positions after it. */
@@ -196,7 +196,8 @@ static const struct row {
     {has_replay, "replay", NULL, "all queries of the prompt are recorded",
      "It predicts what a repetition of the prompt would attend to.", "the prompt's own queries are recorded",
      HEAD_BUDGETS},
-    {question_only, "snapkv:kernel=31", NULL, "the question is known, and no other follows",
+    {question_only, "snapkv:kernel=31", NULL,
+     "the question is known, no other follows, and the prompt is not read in chunks",
      "It keeps what the question attends to.", "what the question attends to is kept", QUESTION_KNOWN},
     {always, "keydiff", NULL, "everything else", "Distinct keys are kept; it needs nothing but keys.",
      "distinct keys are kept", HEAD_BUDGETS},

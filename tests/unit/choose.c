@@ -118,7 +118,7 @@ static const struct {
       .shares_least = 0.03,
       .kept = 0.02,
       .phase = WNW_PHASE_CHUNK},
-     "snapkv:kernel=31"},
+     "keydiff"}, /* the end of a chunk is no question */
     {{.question_known = true, .profiles = STATS, .decodes = true}, "snapkv:kernel=31"},
     {{.question_known = true, .more_questions = true, .phase = WNW_PHASE_LAYER}, "keydiff"},
     {{.question_known = true, .more_questions = true, .profiles = STATS, .decodes = true}, "keydiff"},
