@@ -114,6 +114,11 @@ WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const w
  * model's, and its fingerprint is not. Errors are those of wnw_profile_open. */
 WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
 
+/* Policies that are set from then on with by_itself compress a sequence while its prompt is read, too: before a batch, if n tokens or more
+ * were read since the last compression. So its cache has at most what is kept, and n tokens and a batch more. n = 0: only prompts that have
+ * ended are compressed. E_RANGE: n is neither 0 nor at least 128. A policy that needs the whole prompt is then refused (E_UNSUPPORTED). */
+WNW_API int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n);
+
 struct wnw_part;
 
 /* Adds a part of the program's own (winnow_method.h), which recipes that are set from then on may name. The descriptor is borrowed, and

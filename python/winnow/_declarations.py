@@ -1448,6 +1448,7 @@ FUNCTIONS = {
     "wnw_bridge_sample_free": (None, [POINTER(wnw_bridge_sample)]),
     "wnw_bridge_sample_new": (c_int, [POINTER(POINTER(wnw_bridge_sample)), POINTER(wnw_bridge), POINTER(wnw_bridge_sample_of)]),
     "wnw_bridge_seen": (c_int, [POINTER(wnw_bridge), c_int32, POINTER(c_int32), c_int32, POINTER(c_int32)]),
+    "wnw_bridge_set_chunk": (c_int, [POINTER(wnw_bridge), c_int32]),
     "wnw_bridge_set_policy": (c_int, [POINTER(wnw_bridge), c_char_p, POINTER(wnw_size), c_bool]),
     "wnw_bridge_set_profile": (c_int, [POINTER(wnw_bridge), c_char_p]),
     "wnw_bridge_skip_query": (c_int, [POINTER(wnw_bridge), c_int32]),

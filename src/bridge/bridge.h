@@ -292,6 +292,8 @@ struct wnw__bridge_watch {
     wnw_size size;
     wnw_needs needs;
     bool by_itself; /* compresses when a prompt has ended; else when the program says so */
+    int32_t chunk;  /* while a prompt is read, too, after this number of tokens; 0: not */
+    int32_t chunk_next; /* of policies that are set from now on */
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;

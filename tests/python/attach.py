@@ -67,6 +67,17 @@ class Attach(unittest.TestCase):
         self.assertEqual(ask(llm, TEXT), whole)
         self.assertEqual(attached.stats(llm).kept, before.kept)
 
+    def test_chunks(self):
+        """A prompt of several batches is compressed before it has ended."""
+        llm = llama(n_batch=256, n_ubatch=256)
+        kept = []
+        for chunk in (None, 256):
+            attached.attach(llm, policy="knorm", ratio=0.5, chunk=chunk)
+            llm.reset()
+            llm.eval(llm.tokenize(TEXT.encode())[:700])
+            kept.append(attached.stats(llm).kept)
+        self.assertEqual(kept, [700, 256 + 700 - 512])
+
     def test_sizes(self):
         llm = llama()
         for options, kept in (({}, 0.5), ({"policy": "snapkv"}, 0.5), ({"policy": winnow.presses.KnormPress(0.75)}, 0.25), ({"policy": "knorm", "budget": 40}, None)):
@@ -135,6 +146,8 @@ class Attach(unittest.TestCase):
             (winnow.ArgumentError, "no_scorer", lambda: attached.attach(llm, "no_scorer+adakv")),
             (winnow.ArgumentError, "exclude each other", lambda: attached.attach(llm, ratio=0.5, budget=4)),
             (winnow.WinnowError, "kvzip", lambda: attached.attach(llm, "kvzip")),
+            (winnow.ArgumentError, "chunk is 100 tokens", lambda: attached.attach(llm, "knorm", chunk=100)),
+            (TypeError, "float", lambda: attached.attach(llm, "knorm", chunk=512.0)),
             (winnow.FileError, "nosuch.json", lambda: attached.attach(llm, profile="nosuch.json")),
             (winnow.UsageError, "n_gpu_layers=-1", lambda: attached.attach(llama(n_gpu_layers=0))),
             (winnow.UsageError, "n_gpu_layers=-1", lambda: attached.stats(llama(n_gpu_layers=0))),
