@@ -10,11 +10,18 @@
 #include "app/output.h"
 
 #include <ggml.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
-/* ggml_abort calls this in the calling thread or in one of ggml's; ggml calls abort() when it returns. */
+/*
+ * ggml_abort calls this in the calling thread or in one of ggml's; ggml calls abort() when it returns. Threads that compute together may fail
+ * together: the first one writes the line, the others wait for it to end the process.
+ */
 static void last_words(const char *message)
 {
+    static atomic_flag ending = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&ending))
+        pause();
     app_fail(APP_FAILED, "ggml gave up: %.200s; is the model file damaged?", message);
     app_out_discard();
     _exit(APP_FAILED);

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <ggml.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,60 @@ static void read_cut_file(const char *path)
     if (bytes == MAP_FAILED || bytes[BYTES - 1] != 0 || ftruncate(fd, 0) != 0)
         _exit(7);
     _exit(bytes[BYTES - 1] == 0 ? 6 : 5);
+}
+
+/* What threads that compute together do: each waits for the others, then fails as they do. */
+struct meeting {
+    pthread_barrier_t all;
+    void (*end)(const char *path);
+    const char *path;
+};
+
+static void *meet(void *arg)
+{
+    struct meeting *m = arg;
+    pthread_barrier_wait(&m->all);
+    m->end(m->path);
+    return NULL;
+}
+
+static void meet_in_threads(const char *path, void (*end)(const char *path))
+{
+    enum { N_THREADS = 8 };
+    pthread_t threads[N_THREADS];
+    struct meeting m = {.end = end, .path = path};
+    pthread_barrier_init(&m.all, NULL, N_THREADS);
+    for (int i = 0; i < N_THREADS; i++)
+        if (pthread_create(&threads[i], NULL, meet, &m) != 0)
+            _exit(8);
+    for (int i = 0; i < N_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    _exit(6);
+}
+
+static void fail_in_threads(const char *path)
+{
+    meet_in_threads(path, fail_in_ggml);
+}
+
+static const volatile char *cut_page;
+
+static void read_cut_page(const char *path)
+{
+    (void)path;
+    (void)cut_page[0];
+}
+
+static void read_cut_file_in_threads(const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || unlink(path) != 0 || ftruncate(fd, 1) != 0)
+        _exit(8);
+    const void *page = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED || ftruncate(fd, 0) != 0)
+        _exit(7);
+    cut_page = page;
+    meet_in_threads(path, read_cut_page);
 }
 
 /* A signal that somebody sends is none of a file. */
@@ -90,12 +145,16 @@ static void one_line(void **state)
         void (*end)(const char *path);
         const char *line;
     } cases[] = {{fail_in_ggml, "GGML_ASSERT(a == b) failed"},
-                 {read_cut_file, "cut off while it was in use"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int status = said_of(text, cases[i].end);
+                 {read_cut_file, "cut off while it was in use"},
+                 {fail_in_threads, "GGML_ASSERT(a == b) failed"},
+                 {read_cut_file_in_threads, "cut off while it was in use"}};
+    enum { N_ROUNDS = 20 }; /* threads meet in another order each time */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases * N_ROUNDS; i++) {
+        const size_t at = i / N_ROUNDS;
+        const int status = said_of(text, cases[at].end);
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), APP_FAILED);
-        assert_contains(text, cases[i].line);
+        assert_contains(text, cases[at].line);
         assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     }
 }
