@@ -1514,6 +1514,7 @@ FUNCTIONS = {
     "wnw_policy_allows": (c_bool, [POINTER(wnw_policy), c_int, POINTER(c_char_p)]),
     "wnw_policy_choose": (c_int, [POINTER(wnw_policy_choice), POINTER(wnw_policy_facts)]),
     "wnw_policy_choose_quality": (c_int, [POINTER(wnw_policy_choice), POINTER(wnw_policy_facts), POINTER(wnw_profile), c_double]),
+    "wnw_policy_chunk": (c_int32, [POINTER(wnw_policy_facts)]),
     "wnw_policy_facts_add": (None, [POINTER(wnw_policy_facts), POINTER(wnw_profile)]),
     "wnw_policy_facts_of": (c_int, [POINTER(wnw_policy_facts), POINTER(wnw_model), POINTER(wnw_run)]),
     "wnw_policy_free": (None, [POINTER(wnw_policy)]),
