@@ -20,7 +20,7 @@ _FLAGS = {
 
 
 class Observation:
-    """What is observed of one layer. Arrays are float32 views of the library's memory: read them within the call, and copy what is to stay.
+    """What is observed of one layer. Arrays are float32 views of the library's memory, which cannot be written: read them within the call, and copy what is to stay.
 
     Attributes: `layer`, `n_layer`, `n_head`, `n_head_kv`, `n` (entries of the longest head), `d` (elements of a head), `n_past` (tokens read),
     `n_entry` [n_head_kv], `positions` [n_head_kv, n] (-1 in padding), `scale` (logit = scale * query . key), and what `needs` names:
@@ -45,7 +45,9 @@ class Observation:
     def _view(pointer, shape, what):
         if not pointer:
             raise error(c.WNW_E_NOT_OBSERVED) if what is None else LookupError(f"{what} was not observed; name it in needs")
-        return np.ctypeslib.as_array(pointer, shape)
+        view = np.ctypeslib.as_array(pointer, shape)
+        view.flags.writeable = False  # it is the cache, or what other policies are shown too
+        return view
 
     def head_keys(self, head):
         """Keys of one KV head, [n, d], without a copy. The next call for another head ends the view."""
@@ -191,7 +193,8 @@ class Scorer:
         if result.shape != (rows, obs.n):
             raise ValueError(f"the scorer {self.name} returned the shape {result.shape}, not ({rows}, {obs.n}) = [{'n_head' if self._query_heads else 'n_head_kv'}, n]")
         out = np.ctypeslib.as_array(score, (rows, obs.n))
-        out[...] = result
+        with np.errstate(over="ignore"):  # a score above float32 is infinite, which is refused below
+            out[...] = result
         group = obs.n_head // obs.n_head_kv if self._query_heads else 1
         for row in range(rows):
             if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():
