@@ -99,7 +99,7 @@ def draw():
     body = [line for i, (of, title) in enumerate(MEASURES) for line in panel(70 + 420 * i, points, of, title)]
     for i, (way, colour) in enumerate(zip(WAYS, COLOURS)):
         body.append(f'<circle cx="{76 + 250 * i}" cy="344" r="5" fill="{colour}"/><text x="{88 + 250 * i}" y="348">{html.escape(way)}</text>')
-    PICTURE.write_text(svg(366, "Three ways of reading a long prompt", "Qwen2.5-Coder-0.5B Q4_K_M on two threads, by tokens of the prompt", body))
+    PICTURE.write_text(svg(366, "Three ways of reading a long prompt", "Qwen2.5-Coder-0.5B on two threads, by tokens of the prompt", body))
 
 
 def main():
