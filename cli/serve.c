@@ -32,8 +32,8 @@ static const char *const taken_set[] = {"LLAMA_ARG_MODEL_URL",     "LLAMA_ARG_DO
                                         "LLAMA_ARG_MODELS_PRESET", NULL};
 
 /* What contexts that nobody watches compress by. The server's are watched, and have options for it. */
-static const char *const unwatched[] = {"WINNOW_POLICY", "WINNOW_BUDGET", "WINNOW_RATIO", "WINNOW_KV_BYTES",
-                                        NULL};
+static const char *const unwatched[] = {"WINNOW_POLICY",   "WINNOW_BUDGET", "WINNOW_RATIO",
+                                        "WINNOW_KV_BYTES", "WINNOW_EVICT",  NULL};
 
 /* ---- Checks ---- */
 

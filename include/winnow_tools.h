@@ -178,6 +178,9 @@ WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)
  * learns a prompt's length only once it was read asks wnw_automatic_each. E_ARG: a pointer is NULL, a struct_size is not set.
  * E_RANGE: a phase that is none, or a number that is negative, not a number, or a share above 1. */
 WNW_API int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts);
+/* Tokens of a chunk where "auto" reads such a prompt in chunks by itself, else 0: it is long, the model has head budgets that were measured
+ * for the size, and f->phase is END. The policy is then chosen with the phase CHUNK. */
+WNW_API int32_t wnw_policy_chunk(const wnw_policy_facts *facts);
 /* Fills *out with row i of the table. false past the end, and where out is NULL or its struct_size is not set. */
 WNW_API bool wnw_policy_rule(int32_t i, wnw_policy_choice *out);
 

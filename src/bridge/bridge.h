@@ -282,12 +282,15 @@ struct wnw__bridge_place {
 
 /* What a policy wants to have noted, and what was seen last. */
 struct wnw__bridge_watch {
+    wnw_registry *registry; /* parts of the program; NULL: none */
     wnw_policy *policy;   /* NULL: nothing is noted */
     char *automatic;      /* what chooses it for each prompt (wnw_automatic); NULL: it is always this one */
     wnw_profile *profile; /* NULL = none */
     wnw_size size;
     wnw_needs needs;
     bool by_itself; /* compresses when a prompt has ended; else when the program says so */
+    int32_t chunk;  /* while a prompt is read, too, after this number of tokens; 0: not */
+    int32_t chunk_next; /* of policies that are set from now on */
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;

@@ -197,6 +197,22 @@ int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
     return wnw__bridge_watch_profile(&backend_of(cache)->watch, path);
 }
 
+int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
+{
+    WNW_REQUIRE(cache);
+    return wnw__bridge_watch_part(&backend_of(cache)->watch, part);
+}
+
+int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
+{
+    WNW_REQUIRE(cache);
+    if (n != 0 && n < WNW_BRIDGE_LEAST_NEW)
+        return wnw__fail(WNW_E_RANGE, "chunks of %d tokens; give 0 for none, or at least %d", (int)n,
+                         WNW_BRIDGE_LEAST_NEW);
+    backend_of(cache)->watch.chunk_next = n;
+    return WNW_OK;
+}
+
 int wnw_bridge_compress(wnw_bridge *cache)
 {
     WNW_REQUIRE(cache);
