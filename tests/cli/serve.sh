@@ -78,8 +78,8 @@ grep -E '^LLAMA_ARG_' "$work/out" | grep -qvx LLAMA_ARG_CACHE_REUSE=1 && fail "v
 grep -qx LLAMA_ARG_CACHE_REUSE=1 "$work/out" || fail 'a variable of the server is lost'
 # A policy for programs of libllama is none of the server's, and that is said.
 WINNOW_POLICY=keydiff WINNOW_BUDGET=100 WINNOW_RATIO=0.5 WINNOW_KV_BYTES=x WINNOW_EVICT=x good 'a policy in the environment' serve -m "$model" --port 0
-grep -E '^WINNOW_(POLICY|BUDGET|RATIO|KV_BYTES)=' "$work/out" && fail 'variables of other programs reach the server'
-[ "$(grep -c 'in the environment is for other programs of libllama' "$work/err")" -eq 4 ] || fail "variables that do not count: $(cat "$work/err")"
+grep -E '^WINNOW_(POLICY|BUDGET|RATIO|KV_BYTES|EVICT)=' "$work/out" && fail 'variables of other programs reach the server'
+[ "$(grep -c 'in the environment is for other programs of libllama' "$work/err")" -eq 5 ] || fail "variables that do not count: $(cat "$work/err")"
 profiles=$work/cache/profiles/tiny-llama
 shipped=$(cd "$(dirname "$0")/../../share/profiles/smollm2-135m" && pwd)
 mkdir -p "$profiles"

@@ -374,6 +374,7 @@ static void null_models(void **state)
     assert_ok(wnw_automatic_choose(&recipe, &of, 1, false));
     assert_string_equal(recipe, "replay");
     wnw_free(recipe);
+    assert_int_equal(wnw_policy_chunk(NULL), 0);
     wnw_policy_facts_add(NULL, NULL);
     wnw_policy_facts_add(&facts, NULL);
     assert_int_equal(facts.profiles, 0);
