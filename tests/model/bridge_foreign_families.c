@@ -210,11 +210,11 @@ static struct distance compare_logits(const wnw_model *m, const char *path, cons
     free(want);
     free(other);
     wnw_session_free(s);
-    /* ggml's GELU reads a table of f16, so that the last bit of a sum can change an activation by a thousandth. Noise parts any two
-     * programs as it parts libllama's two ways; that distance is one draw of it, and families amplify it differently. */
+    /* ggml's GELU reads a table of f16, so that the last bit of a sum can change an activation by a thousandth. Noise parts a session
+     * from libllama further in families that amplify it; libllama's two ways share most of it, and do not tell. */
     const double arithmetic = own / 10 > 1e-8 ? own / 10 : 1e-8;
     return (struct distance){.worst = worst,
-                             .bound = test_nmse_most(arithmetic) + (test_noise() > 0 ? 8 * own : 0)};
+                             .bound = (test_noise() > 0 ? 4 : 1) * test_nmse_most(arithmetic)};
 }
 
 /* Whether policies act on any layer. */
