@@ -111,12 +111,47 @@ int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens)
 char *serve_reply_add_removed(const char *reply, size_t n, int32_t n_removed)
 {
     json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL), *usage = json_object_get(o, "usage");
+    if (!usage) /* the last event of /v1/responses has the whole reply as a member */
+        usage = json_object_get(json_object_get(o, "response"), "usage");
     const bool good =
         json_is_object(usage) &&
         json_object_set_new(usage, "winnow", json_pack("{s:i}", "removed", (int)n_removed)) == 0;
     char *text = good ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     return text;
+}
+
+char *serve_events_add_removed(const char *events, size_t n, int32_t n_removed)
+{
+    static const char field[] = "data: ";
+    const size_t n_field = sizeof field - 1;
+    const char *end = events + n;
+    char *out = NULL;
+    size_t size = 0;
+    bool any = false, good;
+    FILE *f = open_memstream(&out, &size);
+    if (!f)
+        return NULL;
+    for (const char *line = events, *next; line < end; line = next) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        const size_t len = (size_t)((stop ? stop : end) - line);
+        const bool has_data = len > n_field && memcmp(line, field, n_field) == 0;
+        char *said = has_data ? serve_reply_add_removed(line + n_field, len - n_field, n_removed) : NULL;
+        next = stop ? stop + 1 : end;
+        if (said)
+            fprintf(f, "%s%s%s", field, said, stop ? "\n" : "");
+        else
+            fwrite(line, 1, (size_t)(next - line), f);
+        any = any || said;
+        free(said);
+    }
+    good = !ferror(f);
+    good = fclose(f) == 0 && good && any;
+    if (!good) {
+        free(out);
+        out = NULL;
+    }
+    return out;
 }
 
 /* ---- Errors ---- */

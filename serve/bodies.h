@@ -31,6 +31,8 @@ char *serve_reply_prompt(const char *reply, size_t n);
 int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens);
 /* A reply with the number of tokens that were removed, in its `usage`. NULL: it has none. */
 char *serve_reply_add_removed(const char *reply, size_t n, int32_t n_removed);
+/* The same for whole events of a stream. */
+char *serve_events_add_removed(const char *events, size_t n, int32_t n_removed);
 /* A copy of a string, with each character NUL replaced by one that takes as many tokens. NULL if it is no string, or out of memory. */
 char *serve_text_of(const struct json_t *string);
 

@@ -36,17 +36,27 @@ struct passed_reply : kept_reply {
         if (!slot)
             return;
         headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
-        if (const int32_t n = serve_slots_removed(slot->claim.slot))
-            set_removed(n);
+        if (const int32_t n = serve_slots_removed(slot->claim.slot); n > 0 && !inner->is_stream())
+            headers["X-Winnow-Removed"] = std::to_string(n);
+        add_removed(data);
+        if (inner->is_stream()) // its headers leave while the slot may still hold another conversation
+            next = [this](std::string &out) {
+                const bool more = inner->next(out);
+                add_removed(out);
+                return more;
+            };
     }
-    // Says how many tokens of the conversation are there no more. A stream says it in the header alone, as far as it is known then.
-    void set_removed(int32_t n)
+    // Says in the `usage` of a reply, or of events, how many tokens of the conversation are there no more.
+    void add_removed(std::string &text) const
     {
-        headers["X-Winnow-Removed"] = std::to_string(n);
-        if (inner->is_stream() || status != 200)
+        if (status != 200 || text.find("\"usage\"") == std::string::npos)
             return;
-        if (const c_text said{serve_reply_add_removed(data.data(), data.size(), n)})
-            data = said.get();
+        const int32_t n = serve_slots_removed(slot->claim.slot);
+        const c_text said(n == 0               ? nullptr
+                          : inner->is_stream() ? serve_events_add_removed(text.data(), text.size(), n)
+                                               : serve_reply_add_removed(text.data(), text.size(), n));
+        if (said)
+            text = said.get();
     }
     ~passed_reply() override
     {

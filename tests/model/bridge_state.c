@@ -374,6 +374,76 @@ static void test_shift_of_dropped(void **state)
     free(logits[1]);
 }
 
+/* ---- Moved keys ---- */
+
+/* Tokens that go, and those that are left of N_PROMPT. */
+enum { GONE_FROM = 4, GONE_TO = 30, N_LEFT = N_PROMPT - (GONE_TO - GONE_FROM) };
+
+/* The keys in float32 of the first layer of sequence 0, in a new array [*n]. In a state they follow the number of layers, their type
+ * and the bytes of a row. */
+static float *first_keys(const struct test_llama *t, int64_t n_tokens, int64_t *n)
+{
+    const struct llama_model *m = llama_get_model(t->ctx);
+    const int32_t n_layer = llama_model_n_layer(m);
+    const uint64_t row = sizeof(float) * (uint64_t)(llama_model_n_embd(m) / llama_model_n_head(m)) *
+                         (uint64_t)llama_model_n_head_kv(m);
+    const size_t size = llama_state_seq_get_size(t->ctx, 0);
+    uint8_t *state = malloc(size), head[16] = {0}; /* the type of float32 is 0 */
+    float *keys = malloc((size_t)n_tokens * row);
+    assert_non_null(state);
+    assert_non_null(keys);
+    assert_int_equal(llama_state_seq_get_data(t->ctx, state, size, 0), size);
+    memcpy(head, &n_layer, sizeof n_layer);
+    memcpy(head + 8, &row, sizeof row);
+    size_t at = 0;
+    while (at + sizeof head < size && memcmp(state + at, head, sizeof head) != 0)
+        at++;
+    assert_cmp(at + sizeof head + (size_t)n_tokens * row, <=, size);
+    memcpy(keys, state + at + sizeof head, (size_t)n_tokens * row);
+    free(state);
+    *n = n_tokens * (int64_t)(row / sizeof *keys);
+    return keys;
+}
+
+/* Keys of the first layer depend on the token and its position alone. Those that were moved up are those that are computed at their new
+ * positions, but for what float32 leaves of the angles. ggml multiplies once for each pair, so the angle p of a token has an error of (c + 2) p
+ * units at most in pair c. A key is turned by p, by the shift, and by the difference; each turn adds 4 units. */
+static void test_moved_keys(void **state)
+{
+    enum { N_PAIR = 16 };
+    const double unit = 0x1p-24, error = unit * (2.0 * N_PROMPT * (N_PAIR + 2) + 3 * 4);
+    int32_t left[N_LEFT];
+    int64_t n;
+    char path[4096];
+    struct test_llama t, fresh;
+    struct test_llama_params p = {.f32 = true, .ours = true};
+    (void)state;
+    for (int32_t i = 0; i < N_LEFT; i++)
+        left[i] = token(0, i < GONE_FROM ? i : i + GONE_TO - GONE_FROM);
+    test_model_path(path, sizeof path, models[0]);
+    test_llama_open(&t, path, &p);
+    test_llama_share(&fresh, &t, &p);
+    assert_cmp(llama_model_n_embd(llama_get_model(t.ctx)) / llama_model_n_head(llama_get_model(t.ctx)), <=,
+               2 * N_PAIR);
+    test_llama_decode(&fresh, 0, 0, left, N_LEFT, NULL);
+    decode(&t, 0, 0, N_PROMPT, NULL);
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, GONE_FROM, GONE_TO));
+    float *want = first_keys(&fresh, N_LEFT, &n), *still = first_keys(&t, N_LEFT, &n);
+    llama_memory_seq_add(llama_get_memory(t.ctx), 0, GONE_TO, -1, GONE_FROM - GONE_TO);
+    decode(&t, 0, N_LEFT, 1, NULL); /* libllama moves keys when it decodes */
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, N_LEFT, -1));
+    float *got = first_keys(&t, N_LEFT, &n);
+    const double d = test_nmse(got, want, n), before = test_nmse(still, want, n);
+    print_message("moved keys: %.2g, before they were moved: %.2g\n", d, before);
+    assert_cmp(d, <=, test_nmse_most(error * error));
+    assert_cmp(before, >, 1e-3);
+    free(want);
+    free(still);
+    free(got);
+    test_llama_close_ctx(&fresh);
+    test_llama_close(&t);
+}
+
 /* ---- Threads ---- */
 
 struct worker {
@@ -438,7 +508,9 @@ static int run_all(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_contexts_in_threads)};
     const struct kind *first = place.device ? kinds + FLASH : kinds;
     const size_t n = (size_t)(kinds + sizeof kinds / sizeof *kinds - first);
-    int failed = run_rows(test_as_without_us, all_steps);
+    const struct CMUnitTest moved[] = {cmocka_unit_test(test_moved_keys)};
+    int failed = place.device ? 0 : cmocka_run_group_tests(moved, NULL, NULL);
+    failed += run_rows(test_as_without_us, all_steps);
     for (size_t i = 0; i < n; i++) {
         const struct kind one[] = {first[i]};
         failed += run_rows(test_state_of_dropped, one) + run_rows(test_others_of_dropped, one);

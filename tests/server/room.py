@@ -39,6 +39,13 @@ def removed(reply):
     return int(reply.headers.get("X-Winnow-Removed", 0))
 
 
+def usages(reply):
+    """The usage of each event that has one, but for Anthropic's first, which comes before the answer."""
+    events = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+    found = [e.get("usage") or (e.get("response") or {}).get("usage") for e in events]
+    return [u for u in found if u]
+
+
 # A conversation of ten times the context: each turn reads what is new alone, memory is flat.
 with serve() as s:
     messages = [{"role": "system", "content": words(8, 1)}]
@@ -70,6 +77,8 @@ with serve() as s:
 
 # An answer goes on past the end of the context, in a stream too, and ends at the requested length, or after as many tokens as the context has.
 with serve() as s:
+    a = chat(s, [{"role": "user", "content": words(20, 7)}], stream=True, stream_options={"include_usage": True})
+    check("a short stream has nothing removed", len(usages(a)) == 1 and "winnow" not in usages(a)[0], a.text[-600:])
     a = chat(s, [{"role": "user", "content": words(20, 7)}], 3 * CONTEXT)
     check("an answer of three times the context", a.status == 200 and a.json["usage"]["completion_tokens"] == 3 * CONTEXT, a.text[-300:])
     check("what is removed is said", removed(a) >= 2 * CONTEXT, a.headers)
@@ -77,6 +86,14 @@ with serve() as s:
     check("an answer without a length has that of the context", a.json["usage"]["completion_tokens"] == CONTEXT, a.json["usage"])
     a = chat(s, [{"role": "user", "content": words(20, 9)}], 2 * CONTEXT, stream=True)
     check("a stream goes on as well", a.status == 200 and a.text.count("data: ") >= CONTEXT and "[DONE]" in a.text, a.text[-300:])
+    a = chat(s, [{"role": "user", "content": words(20, 10)}], 2 * CONTEXT, stream=True, stream_options={"include_usage": True})
+    said = usages(a)
+    check("its header does not say what the slot held before", "X-Winnow-Removed" not in a.headers, a.headers)
+    check("a stream's usage has the number after the answer", len(said) == 1 and said[0]["winnow"]["removed"] > CONTEXT and said[0]["completion_tokens"] == 2 * CONTEXT, said, a.headers)
+    for route, body in (("/v1/messages", {"messages": [{"role": "user", "content": words(700, 9)}], "max_tokens": 4}),
+                        ("/v1/responses", {"input": words(700, 9), "max_output_tokens": 4})):
+        a = s.ask(route, {**body, "stream": True})
+        check(f"a stream of {route}", a.status == 200 and usages(a) and usages(a)[-1]["winnow"]["removed"] > CONTEXT, usages(a), a.text[-600:])
     a = chat(s, [{"role": "user", "content": words(700, 9)}], 4)
     check("a prompt that is too long by itself", a.status == 200 and removed(a) > CONTEXT and a.json["usage"]["prompt_tokens"] > 3 * CONTEXT, a.text[:300])
     a = s.ask("/v1/messages", {"messages": [{"role": "user", "content": words(700, 9)}], "max_tokens": 4})

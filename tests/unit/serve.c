@@ -1081,6 +1081,33 @@ static void test_bodies(void **state)
     serve_documents_free();
 }
 
+static void test_removed_in_events(void **state)
+{
+    static const struct {
+        const char *events, *expected;
+    } cases[] = {
+        {"data: {\"usage\":{\"a\":1}}\n\ndata: [DONE]\n\n",
+         "data: {\"usage\":{\"a\":1,\"winnow\":{\"removed\":7}}}\n\ndata: [DONE]\n\n"},
+        {"event: x\ndata: {\"response\":{\"usage\":{}}}\n\n",
+         "event: x\ndata: {\"response\":{\"usage\":{\"winnow\":{\"removed\":7}}}}\n\n"},
+        {"data: {\"usage\":{}}", "data: {\"usage\":{\"winnow\":{\"removed\":7}}}"},
+        {"data: {\"x\":\"\\\"usage\\\"\"}\n\n", NULL},
+        {"data: {\"usage\":null}\n\n", NULL},
+        {"data: {\"usage\":{}\n\n", NULL},
+        {"{\"usage\":{}}\n", NULL},
+        {"", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *said = serve_events_add_removed(cases[i].events, strlen(cases[i].events), 7);
+        if (cases[i].expected)
+            assert_string_equal(said, cases[i].expected);
+        else
+            assert_null(said);
+        free(said);
+    }
+}
+
 /* What is cut off within a character, and what is no text at all, is said as well as anything. */
 static void test_errors_are_json(void **state)
 {
@@ -1190,6 +1217,7 @@ int main(void)
         cmocka_unit_test(test_slots_behind_documents),
         cmocka_unit_test(test_errors_are_json),
         cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_removed_in_events),
         cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_tickets),
     };
