@@ -1492,6 +1492,7 @@ FUNCTIONS = {
     "wnw_kv_type_parse": (c_int, [POINTER(c_int), c_char_p]),
     "wnw_last_error": (c_char_p, []),
     "wnw_method_get": (c_bool, [c_int32, POINTER(wnw_method_info)]),
+    "wnw_model_check_files": (c_int, [POINTER(wnw_model)]),
     "wnw_model_fingerprint": (None, [POINTER(wnw_model), c_char_p]),
     "wnw_model_free": (None, [POINTER(wnw_model)]),
     "wnw_model_get_info": (c_int, [POINTER(wnw_model), POINTER(wnw_model_info)]),

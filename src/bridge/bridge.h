@@ -106,11 +106,11 @@ struct wnw__bridge_layer {
 
 /* What is noted of a cell while there is a policy. */
 struct wnw__bridge_note {
-    int32_t order; /* of its writing */
-    bool alone;    /* no other row of its batch was of its sequence */
-    bool seen;     /* a policy has decided on it */
-    bool missed;   /* nothing else is known of it, because memory ran out */
-    bool unasked;  /* its query is not kept, and no policy will look with it */
+    int32_t order;      /* of its writing */
+    bool alone;         /* no other row of its batch was of its sequence */
+    bool seen;          /* a policy has decided on it */
+    bool unobserved;    /* nothing else is known of it, because memory ran out */
+    bool query_skipped; /* its query is not kept, and no policy will look with it */
 };
 
 struct wnw__bridge_cache {
@@ -125,7 +125,7 @@ struct wnw__bridge_cache {
     int32_t *twin;
     int32_t n_cell, n_written;
     /* rows without a note were written since the last clear, because memory ran out */
-    bool missed;
+    bool unobserved;
     int64_t made;      /* when, to compare */
     atomic_int owners; /* the buffer, and every backend that has seen it in a graph */
 };
@@ -330,7 +330,7 @@ struct wnw__bridge_backend {
     int32_t n_cache, cap_cache;
     bool plain; /* takes nothing over: WINNOW_PLAIN */
     /* The operation for which layers stay as libllama has them, ggml's name of it; NULL = none. */
-    const char *stranger;
+    const char *unknown_node;
     /* Of graphs without a cache that is here. */
     struct wnw__bridge_seen {
         bool caches;               /* a cache is in other memory */

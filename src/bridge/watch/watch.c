@@ -250,10 +250,10 @@ static void note_missed(const struct ggml_tensor *node)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     struct wnw__bridge_cache *c = t->layer->cache;
-    c->missed = c->missed || !c->note;
+    c->unobserved = c->unobserved || !c->note;
     for (int64_t i = 0; c->note && c->n_cell == t->n_cell && i < wnw__bridge_store_rows(node); i++)
         c->note[wnw__bridge_store_cell(node, i)] =
-            (struct wnw__bridge_note){.order = ++c->n_written, .missed = true};
+            (struct wnw__bridge_note){.order = ++c->n_written, .unobserved = true};
 }
 
 /* Looks at the rows that a store writes, the first of its cache in a graph. */
@@ -354,14 +354,14 @@ static const char *why_plain(const struct wnw__bridge_backend *b, const struct w
 {
     if (b->plain)
         return "the caches of this model stay as libllama has them, because of WINNOW_PLAIN";
-    if (is_f32(l) && b->stranger && strcmp(b->stranger, "CPY") == 0)
+    if (is_f32(l) && b->unknown_node && strcmp(b->unknown_node, "CPY") == 0)
         return "the caches of this model stay as libllama has them: they are f32, of which it makes f16 for "
                "flash "
                "attention; take f16 (-ctk f16 -ctv f16), or no flash attention (-fa off)";
     snprintf(line, 200,
              "the caches of this model stay as libllama has them, because of the operation %s, which reads "
              "them and is not known",
-             b->stranger ? b->stranger : "of a kind");
+             b->unknown_node ? b->unknown_node : "of a kind");
     return line;
 }
 
