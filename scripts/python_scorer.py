@@ -26,7 +26,7 @@ def py_norms_copied(keys):
 
 @winnow.scorer(needs=["window_attention"], first=0, last=32, query_heads=True)
 def py_window(window_attention):
-    return window_attention.mean(axis=1)
+    return np.einsum("hwn->hn", window_attention)  # the order of a mean, in less time
 
 
 PAIRS = [("knorm", "py_norms"), ("knorm", "py_norms_copied"), ("snapkv:window=32,kernel=1", "py_window")]

@@ -2,6 +2,7 @@
 """Scorers written in Python, and the registries that recipes are parsed with."""
 import ctypes
 import inspect
+import math
 import signal
 import sys
 import threading
@@ -10,13 +11,20 @@ import traceback
 import numpy as np
 
 from . import _declarations as c
-from ._library import check, error, library, note_raised, show_symbols, text
+from ._library import check, library, note_raised, show_symbols, text
 
 _FLAGS = {
     "keys": c.WNW_NEED_KEYS, "values": c.WNW_NEED_VALUES, "window_attention": c.WNW_NEED_WINDOW_ATTN, "window_queries": c.WNW_NEED_WINDOW_ATTN,
     "attention_sum": c.WNW_NEED_ATTN_SUM, "attention_max": c.WNW_NEED_ATTN_MAX, "queries": c.WNW_NEED_QUERIES,
     "query_mean": c.WNW_NEED_QUERY_STATS, "query_cov": c.WNW_NEED_QUERY_STATS, "value_norms": c.WNW_NEED_PROJ_NORM,
 }
+
+
+def _array(pointer, shape, kind):
+    """An array of memory at a pointer. numpy.ctypeslib makes a type for every shape, which takes longer than many a scorer."""
+    kind = np.dtype(kind)
+    memory = (ctypes.c_char * (math.prod(shape) * kind.itemsize)).from_address(ctypes.cast(pointer, ctypes.c_void_p).value)
+    return np.frombuffer(memory, kind).reshape(shape)
 
 
 class Observation:
@@ -38,16 +46,22 @@ class Observation:
         o = self._o
         self.layer, self.n_layer, self.n_head, self.n_head_kv = o.il, o.n_layer, o.n_head, o.n_head_kv
         self.n, self.d, self.n_past, self.scale = o.n, o.n_embd_head, o.n_past, o.attn_scale
-        self.n_entry = np.ctypeslib.as_array(o.n_entry, (o.n_head_kv,))
-        self.positions = np.ctypeslib.as_array(o.pos, (o.n_head_kv, o.n))
 
     @staticmethod
-    def _view(pointer, shape, what):
+    def _view(pointer, shape, what, kind=np.float32):
         if not pointer:
-            raise error(c.WNW_E_NOT_OBSERVED) if what is None else LookupError(f"{what} was not observed; name it in needs")
-        view = np.ctypeslib.as_array(pointer, shape)
+            raise LookupError(f"{what} was not observed; name it in needs")
+        view = _array(pointer, shape, kind)
         view.flags.writeable = False  # it is the cache, or what other policies are shown too
         return view
+
+    @property
+    def n_entry(self):
+        return self._view(self._o.n_entry, (self.n_head_kv,), "n_entry", np.int32)
+
+    @property
+    def positions(self):
+        return self._view(self._o.pos, (self.n_head_kv, self.n), "positions", np.int32)
 
     def head_keys(self, head):
         """Keys of one KV head, [n, d], without a copy. The next call for another head ends the view."""
@@ -192,12 +206,12 @@ class Scorer:
             raise TypeError(f"the scorer {self.name} returned {result.dtype}; scores are numbers")
         if result.shape != (rows, obs.n):
             raise ValueError(f"the scorer {self.name} returned the shape {result.shape}, not ({rows}, {obs.n}) = [{'n_head' if self._query_heads else 'n_head_kv'}, n]")
-        out = np.ctypeslib.as_array(score, (rows, obs.n))
+        out = _array(score, (rows, obs.n), np.float32)
         with np.errstate(over="ignore"):  # a score above float32 is infinite, which is refused below
             out[...] = result
         group = obs.n_head // obs.n_head_kv if self._query_heads else 1
-        for row in range(rows):
-            if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():
+        for row in () if np.isfinite(out).all() else range(rows):
+            if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():  # padding may be anything
                 raise ValueError(f"the scorer {self.name} returned scores that are not finite, in layer {obs.layer}")
 
     def __call__(self, *args, **kwargs):
