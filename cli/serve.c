@@ -9,6 +9,7 @@
 #include "app/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "cli/serve_documents.h"
 #include "winnow_bridge.h"
 
@@ -65,6 +66,11 @@ static const char *const taken[] = {"-m",
                                     "--hf-file",
                                     "-dev",
                                     "--device",
+                                    "-ts",
+                                    "--tensor-split",
+                                    "-sm",
+                                    "--split-mode",
+
                                     "-ngl",
                                     "--gpu-layers",
                                     "--n-gpu-layers",
@@ -92,11 +98,10 @@ static const char *const taken[] = {"-m",
 
 /* Environment variables that would override one of winnow's options which is not passed to the server. The server would take another model
  * or another place for the cache. */
-static const char *const taken_set[] = {"LLAMA_ARG_MODEL_URL",     "LLAMA_ARG_DOCKER_REPO",
-                                        "LLAMA_ARG_HF_REPO",       "LLAMA_ARG_HF_FILE",
-                                        "LLAMA_ARG_HF_REPO_FILE",  "LLAMA_ARG_MODELS_DIR",
-                                        "LLAMA_ARG_KV_OFFLOAD",    "LLAMA_ARG_NO_KV_OFFLOAD",
-                                        "LLAMA_ARG_MODELS_PRESET", NULL};
+static const char *const taken_set[] = {
+    "LLAMA_ARG_MODEL_URL",     "LLAMA_ARG_DOCKER_REPO",  "LLAMA_ARG_HF_REPO",    "LLAMA_ARG_HF_FILE",
+    "LLAMA_ARG_HF_REPO_FILE",  "LLAMA_ARG_MODELS_DIR",   "LLAMA_ARG_KV_OFFLOAD", "LLAMA_ARG_NO_KV_OFFLOAD",
+    "LLAMA_ARG_MODELS_PRESET", "LLAMA_ARG_TENSOR_SPLIT", "LLAMA_ARG_SPLIT_MODE", NULL};
 
 /* What contexts that nobody watches compress by. The server's are watched, and have options for it. */
 static const char *const unwatched[] = {"WINNOW_POLICY", "WINNOW_BUDGET", "WINNOW_RATIO", "WINNOW_KV_BYTES",
@@ -399,13 +404,16 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         rc = set("WINNOW_SERVE_DOCUMENTS", documents.s);
     if (rc == APP_OK)
         rc = set("WINNOW_SERVE_HOST_NAMES", names.s);
+    if (rc == APP_OK && args->devices)
+        rc = set("WINNOW_DEVICES", args->devices);
     free(documents.s);
     free(names.s);
     return rc;
 }
 
 /* Replaces this process by the server. */
-static int start(const struct cli_args *args, const char *server, const char *model)
+static int start(const struct cli_args *args, const char *server, const char *model,
+                 const struct cli_devices *devices)
 {
     char slots[16], context[24], port[16], timeout[16];
     snprintf(slots, sizeof slots, "%d", (int)args->slots);
@@ -416,7 +424,7 @@ static int start(const struct cli_args *args, const char *server, const char *mo
                                "-m",
                                model,
                                "-dev",
-                               "WINNOW",
+                               devices->n ? devices->ours.s : "WINNOW",
                                "-ngl",
                                "99",
                                "--fit",
@@ -441,13 +449,16 @@ static int start(const struct cli_args *args, const char *server, const char *mo
                                timeout,
                                "--slot-save-path",
                                args->save ? args->save : "/proc"}; /* there nothing can be written */
-    const int n_own = (int)(sizeof own / sizeof *own), n = args->app.n_rest;
-    const char **argv = calloc((size_t)(n_own + n + 1), sizeof *argv);
+    const char *const split[] = {"-ts", devices->split.s};
+    const int n_own = (int)(sizeof own / sizeof *own), n_split = devices->split.s ? 2 : 0,
+              n = args->app.n_rest;
+    const char **argv = calloc((size_t)(n_own + n_split + n + 1), sizeof *argv);
     if (!argv)
         return app_fail(APP_FAILED, "out of memory");
     memcpy(argv, own, sizeof own);
+    memcpy(argv + n_own, split, (size_t)n_split * sizeof *split);
     for (int i = 0; i < n; i++)
-        argv[n_own + i] = args->app.rest[i];
+        argv[n_own + n_split + i] = args->app.rest[i];
     execv(server, (char **)(uintptr_t)argv);
     free(argv);
     return app_fail(APP_FAILED, "cannot start %s: %s", server, strerror(errno));
@@ -501,6 +512,7 @@ int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     struct app_text profiles = {0};
+    struct cli_devices devices = {.n = 0};
     char server[4096], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL, *recipe = NULL;
     bool stored = false;
     int rc = find_server(server, sizeof server);
@@ -515,6 +527,8 @@ int cli_serve(const struct app_args *app)
     if (rc == APP_OK)
         rc = check_model(model);
     if (rc == APP_OK)
+        rc = cli_devices_make(&devices, args, model);
+    if (rc == APP_OK)
         rc = cli_serve_documents_fit(fingerprint, &app->documents, model, args->save || args->state, &stored);
     if (rc == APP_OK)
         rc = check_model_kept(args, stored);
@@ -526,8 +540,9 @@ int cli_serve(const struct app_args *app)
         rc = set_environment(args, recipe, profiles.s, fingerprint);
     if (rc == APP_OK) {
         say_policy(args, recipe);
-        rc = start(args, server, model);
+        rc = start(args, server, model, &devices);
     }
+    cli_devices_clear(&devices);
     free(profiles.s);
     free(recipe);
     free(model);

@@ -238,9 +238,6 @@ int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_
     WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_sample_of, &of, sample_of));
     WNW_REQUIRE(of.cells);
     struct wnw__bridge_backend *b = backend_of(cache);
-    if (b->far)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "a sample cannot be taken on a device around another one: the device WINNOW has it");
     const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
     if (!l)
         return WNW_E_RANGE;

@@ -274,11 +274,15 @@ int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_ba
     int rc = check(of);
     if (rc == WNW_OK)
         rc = new_sample(&s, b, live, of);
+    if (rc == WNW_OK && b->far)
+        rc = b->far->plan_begin(b, live->cache);
     for (int32_t i = 0; rc == WNW_OK && i < live->cache->n_layer; i++) {
         const struct wnw__bridge_layer *l = live->cache->layers[i];
         if (wnw__bridge_acts_on(b, l) && !s->max[wnw__bridge_number(b, l)])
             rc = take_like(s, b, live, l);
     }
+    if (b->far)
+        rc = b->far->plan_end(b, rc, false);
     if (rc != WNW_OK) {
         wnw_bridge_sample_free(s);
         s = NULL;

@@ -13,8 +13,7 @@ int wnw__wrap_check_policy(const struct wnw__bridge_backend *b, const wnw_policy
         uint32_t need;
         const char *why;
     } missing[] = {
-        {WNW_NEED_ATTN_NUMBERS, "the device computes attention without saying what each entry receives"},
-        {WNW_NEED_SECOND_PASS, "what is read a second time is not noted there"}};
+        {WNW_NEED_ATTN_NUMBERS, "the device computes attention without saying what each entry receives"}};
     for (size_t i = 0; !b->watch.automatic && i < sizeof missing / sizeof *missing; i++)
         if (needs->flags & missing[i].need)
             return wnw__fail(
