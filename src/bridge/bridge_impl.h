@@ -116,6 +116,10 @@ struct wnw_bridge_sample_of;
  * then. */
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
                            const struct wnw__bridge_live *live, const struct wnw_bridge_sample_of *of);
+/* A sample of a context with several devices is a list, with an element for each. */
+bool wnw__bridge_sample_is_of(const struct wnw_bridge_sample *s, const struct wnw__bridge_cache *cache);
+const struct wnw_bridge_sample *wnw__bridge_sample_next(const struct wnw_bridge_sample *s);
+void wnw__bridge_sample_put(struct wnw_bridge_sample **list, struct wnw_bridge_sample *s);
 /* Takes it in the layer of *obs, whose entries are there. */
 int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source,
                             struct wnw_observation *obs);

@@ -26,7 +26,24 @@ struct wnw_bridge_sample {
     int32_t n_places;
     int32_t *cell, *order; /* [n] of the sampled tokens; when each was written, which tells whose it is */
     float **sum, **max;    /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
+    struct wnw_bridge_sample *next; /* of the layers on another device; NULL: no other */
 };
+
+bool wnw__bridge_sample_is_of(const struct wnw_bridge_sample *s, const struct wnw__bridge_cache *cache)
+{
+    return s->cache == cache;
+}
+
+const struct wnw_bridge_sample *wnw__bridge_sample_next(const struct wnw_bridge_sample *s)
+{
+    return s->next;
+}
+
+void wnw__bridge_sample_put(struct wnw_bridge_sample **list, struct wnw_bridge_sample *s)
+{
+    s->next = *list;
+    *list = s;
+}
 
 /* Which of the sampled tokens one is of the sequence; -1: none. */
 static int32_t number_of(const struct wnw_bridge_sample *s, int32_t token)
@@ -167,10 +184,8 @@ int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, wnw_observation *obs
 
 /* ---- Making it ---- */
 
-void wnw_bridge_sample_free(wnw_bridge_sample *s)
+static void free_one(struct wnw_bridge_sample *s)
 {
-    if (!s)
-        return;
     for (int32_t il = 0; il < s->n_layer; il++) {
         free(s->sum ? s->sum[il] : NULL);
         free(s->max ? s->max[il] : NULL);
@@ -180,6 +195,15 @@ void wnw_bridge_sample_free(wnw_bridge_sample *s)
     free(s->cell);
     free(s->order);
     free(s);
+}
+
+void wnw_bridge_sample_free(wnw_bridge_sample *s)
+{
+    while (s) {
+        struct wnw_bridge_sample *next = s->next;
+        free_one(s);
+        s = next;
+    }
 }
 
 static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_backend *b,

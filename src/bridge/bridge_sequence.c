@@ -82,18 +82,25 @@ static void list_layer(int32_t il, void *user)
 
 /* ---- Layers ---- */
 
+/* The first layer after `last` and before `end` that has a cache on any device of the context; `end`: there is none. */
+static int64_t layer_after(const struct wnw__bridge_backend *b, int64_t last, int64_t end)
+{
+    for (const struct wnw__bridge_backend *of = b->first ? b->first : b; of; of = b->first ? of->other : NULL)
+        for (int32_t c = 0; c < of->n_cache; c++)
+            for (int32_t i = 0; i < of->caches[c]->n_layer; i++) {
+                const int32_t at = of->caches[c]->layers[i]->il;
+                end = at > last && at < end ? at : end;
+            }
+    return end;
+}
+
 /* The number of layers with a cache that come before layer il of the model. Caches of one layer count as one. */
 static int32_t count_before(const struct wnw__bridge_backend *b, int64_t il)
 {
     int32_t n = 0;
     int64_t last = -1;
     for (bool found = true; found; n += found) {
-        int64_t next = il;
-        for (int32_t c = 0; c < b->n_cache; c++)
-            for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
-                const int32_t at = b->caches[c]->layers[i]->il;
-                next = at > last && at < next ? at : next;
-            }
+        const int64_t next = layer_after(b, last, il);
         found = next < il;
         last = next;
     }
