@@ -203,7 +203,7 @@ static int find_recipe(char **out, const struct cli_args *args)
 }
 
 /* That its profile is there is seen by the server, which reads it. */
-static int check_policy(const struct cli_args *args, const char *recipe)
+static int check_policy(const struct cli_args *args, const char *recipe, const char *device)
 {
     wnw_policy *policy = NULL;
     int rc = app_auto_check(args->app.policy);
@@ -211,7 +211,8 @@ static int check_policy(const struct cli_args *args, const char *recipe)
         return rc;
     rc = wnw_policy_parse(&policy, recipe, NULL);
     if (rc == WNW_OK)
-        rc = wnw_bridge_check_policy(policy, NULL);
+        rc =
+            device ? wnw_bridge_check_policy_on(device, policy, NULL) : wnw_bridge_check_policy(policy, NULL);
     wnw_policy_free(policy);
     if (rc == WNW_OK || rc == WNW_E_MISMATCH)
         return APP_OK;
@@ -495,7 +496,7 @@ static int check(const struct cli_args *args, const char *recipe)
     if (rc == APP_OK)
         rc = check_set(app);
     if (rc == APP_OK)
-        rc = check_policy(args, recipe);
+        rc = check_policy(args, recipe, NULL);
     if (rc == APP_OK)
         rc = cli_serve_documents_check(&app->documents);
     return rc == APP_OK ? check_address(args, has_key) : rc;
@@ -528,6 +529,8 @@ int cli_serve(const struct app_args *app)
         rc = check_model(model);
     if (rc == APP_OK)
         rc = cli_devices_make(&devices, args, model);
+    if (rc == APP_OK && devices.n > 0)
+        rc = check_policy(args, recipe, "WINNOW0");
     if (rc == APP_OK)
         rc = cli_serve_documents_fit(fingerprint, &app->documents, model, args->save || args->state, &stored);
     if (rc == APP_OK)

@@ -118,6 +118,9 @@ WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
  * model's layers may still not go with it. One with +sampled can be had by programs that feed a sample; wnw_bridge_set_policy refuses
  * it. Any thread. */
 WNW_API int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile);
+/* The same on a device of that name: one around another device, WINNOW0, has less than WINNOW. E_ARG: there is no such device. */
+WNW_API int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy,
+                                       const wnw_profile *profile);
 
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are distinguished by the
  * cells that their rows see. So sequences that share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED,

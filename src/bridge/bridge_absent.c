@@ -99,6 +99,12 @@ int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
     return wnw_bridge_compress(cache);
 }
 
+int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy, const wnw_profile *profile)
+{
+    (void)device;
+    return wnw_bridge_check_policy(policy, profile);
+}
+
 int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)
 {
     (void)policy;
