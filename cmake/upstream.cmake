@@ -46,8 +46,8 @@ endfunction()
 # HEADERS; "" if it does. FOLDERS are of other headers.
 function(wnw_bridge_misfit out compiler headers source)
   list(TRANSFORM ARGN PREPEND -I OUTPUT_VARIABLE folders)
-  set(sources ${source}/src/bridge/bridge.c ${source}/src/bridge/bridge_buffer.c ${source}/src/bridge/bridge_contacts.c
-      ${source}/src/bridge/bridge_fuse.c ${source}/src/bridge/bridge_run.c)
+  set(sources ${source}/src/bridge/device/device.c ${source}/src/bridge/cells/buffer.c ${source}/src/bridge/cells/contacts.c
+      ${source}/src/bridge/graph/fuse.c ${source}/src/bridge/device/run.c)
   wnw_compiles(why "src/bridge does not compile with its headers" ${compiler} -std=c11 -D_GNU_SOURCE -Werror=incompatible-pointer-types
                -Werror=implicit-function-declaration -Werror=int-conversion "-DWNW_GGML_BUILT_VERSION=\"\""
                "-DWNW_GGML_BUILT_COMMIT=\"\"" -I${source}/include -I${source}/src ${folders} -I${headers} ${sources})

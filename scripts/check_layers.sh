@@ -5,7 +5,8 @@
 # It fails for
 # - an include that the tables below do not allow;
 # - a cycle of folders, or of the rooms of a program;
-# - a circle of calls between files of a folder that CIRCLES does not list;
+# - a circle of calls between files of a folder;
+# - a call from a room of a folder to one that LEVELS does not allow;
 # - a file that includes one of a folder more/, which a build can leave out, and is in none itself;
 # - a program that includes headers of src/, or a test that does so outside of tests/lib/peek_*.h;
 # - a function that NAME.h (or NAME_impl.h) declares and neither NAME.c nor NAME_*.c of the same folder defines
@@ -46,6 +47,18 @@ MAY = {
     "store": "base kernel model cache session policy",
     "reader": "base",
     "calibrate": "base kernel model text cache attend forward observe profile policy method chooser plan session score",
+}
+# Rooms of a folder of src/: the other rooms whose functions each may call. Their headers lie in the folder itself or in a room.
+LEVELS = {
+    "src/bridge": {
+        "cells": "",
+        "graph": "cells",
+        "sequence": "cells graph",
+        "watch": "cells graph sequence",
+        "drive": "cells graph",
+        "wrap": "cells graph sequence watch",
+        "device": "cells graph sequence watch drive wrap",
+    },
 }
 # Programs: they may include the public headers, their own folder and these. "base" is src/base/, the one folder of src/
 # that programs may include. A family of sub-commands exports only its table, FAMILY/commands.h, to the command. The
@@ -104,6 +117,10 @@ for path in sources:
                 faults.append(f"{path}: no file {name}")
         elif "more" in target.parts and "more" not in path.parts:
             faults.append(f"{path} includes {name}: a build without WNW_MORE_METHODS has no {target.parent}/")
+        elif f"src/{folder(path)}" in LEVELS and len(target.parts) == len(path.parts) == 4 and folder(target) == folder(path):
+            room, other = path.parts[2], target.parts[2]
+            if other not in [room, *LEVELS[f"src/{folder(path)}"].get(room, "").split()]:
+                faults.append(f"{path} includes {name}: {room}/ may not know {other}/")
         elif folder(target) != folder(path):
             arrows.setdefault((folder(path), folder(target)), []).append((str(path), name))
 
@@ -229,23 +246,16 @@ for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("ap
     text = re.sub(r"\\\n", " ", text)
     text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
     stem = header.stem.removesuffix("_impl")
-    whole = header.stem == header.parent.name
-    homes = [p for p in header.parent.glob("*.c*") if whole or p.stem == stem or p.stem.startswith(stem + "_")]
+    whole = stem == header.parent.name
+    beside = header.parent.rglob("*.c*") if whole else header.parent.glob("*.c*")
+    homes = [p for p in beside if whole or p.stem == stem or p.stem.startswith(stem + "_")]
     there = set().union(*map(defined, homes))
     for name in DECLARED.findall(text):
         if name not in there:
             faults.append(f"{header} declares {name}, which no file of the folder defines" if whole else
                           f"{header} declares {name}, which {stem}.c and {stem}_*.c beside it do not define")
 
-# Circles of calls between files of a folder that are still to be opened. A list may only get shorter.
-CIRCLES = {
-    "src/bridge": [
-        "bridge bridge_access bridge_apply bridge_buffer bridge_contacts bridge_drive bridge_drive_look bridge_facts "
-        "bridge_fuse bridge_gates bridge_graph bridge_input bridge_matmul bridge_nodes bridge_observe bridge_plan "
-        "bridge_policy bridge_record bridge_rows bridge_run bridge_sample bridge_sequence bridge_store bridge_track "
-        "bridge_watch",
-    ],
-}
+# Calls between files of a folder.
 CALLED = re.compile(r"\b(\w+)\s*\(")
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 PUBLIC = re.compile(r"^(?!static|typedef|#|return|else|extern)[A-Za-z_][\w\s*]*?\b(\w+)\s*\((?:[^()]|\([^()]*\))*\)\s*\{", re.M)
@@ -282,17 +292,27 @@ def find_knots(graph):
     return knots
 
 
+def is_built(path):
+    return not path.stem.endswith("_absent")  # these replace other files
+
+
 homes = {p.parent for top in ["src", *PROGRAMS] for p in pathlib.Path(top).rglob("*.c")}
-for home in sorted(homes | {pathlib.Path(h) for h in CIRCLES}):
-    listed = [set(words.split()) for words in CIRCLES.get(str(home), [])]
-    paths = [p for p in sorted(home.glob("*.c")) if not p.stem.endswith("_absent")]  # these replace another file
-    found = [{p.stem for p in knot} for knot in find_knots(find_calls(paths))]
-    for knot in found:
-        if not any(knot <= known for known in listed):
-            faults.append(f"{home}/: files call each other in a circle: {' '.join(sorted(knot))}")
-    for known in listed:
-        if gone := known - set().union(*found):
-            faults.append(f"{home}/: no longer in a circle, take it out of CIRCLES: {' '.join(sorted(gone))}")
+for home in sorted(homes):
+    for knot in find_knots(find_calls(sorted(filter(is_built, home.glob("*.c"))))):
+        faults.append(f"{home}/: files call each other in a circle: {' '.join(sorted(p.stem for p in knot))}")
+
+# Calls between the rooms of a folder.
+for home, may in LEVELS.items():
+    for path, targets in find_calls(sorted(filter(is_built, pathlib.Path(home).rglob("*.c")))).items():
+        room = path.parent.name
+        if room not in may:
+            faults.append(f"{path}: the table LEVELS in scripts/check_layers.sh does not know {home}/{room}/")
+            continue
+        for target in targets:
+            if target.parent.name not in [room, *may[room].split()]:
+                faults.append(f"{path} calls a function of {target}: {home}/{room}/ may not know {target.parent.name}/")
+    if circle := find_circle(may):
+        faults.append(f"circle of rooms in {home}/: " + " -> ".join(circle))
 
 # Functions with many parameters take a struct. Kernels do not: their innermost functions are inlined, and their arguments
 # are registers.

@@ -4,19 +4,15 @@
  * layers. On winnow's device these tensors are addresses without memory. Keys and values are in winnow's ragged cache,
  * and winnow's attention reads them there. All other nodes of a graph run on a CPU backend that winnow's backend owns.
  *
- *     bridge.c:         registry, device, version gate
- *     bridge_contacts.c: where ggml keeps what is read of its nodes
- *     bridge_buffer.c:  the memory that libllama asks for
- *     bridge_graph.c:   which node does what with a cache
- *     bridge_store.c:   entries by cell
- *     bridge_notes.c:   what is noted of nodes
- *     bridge_nodes.c:   what a node of winnow's computes
- *     bridge_run.c:     a graph runs
- *     bridge_matmul.c:  products with weights
- *     bridge_fuse.c:    what they compute on the way
- *     bridge_access.c:  what programs see of a cache
- *     bridge_module.c:  what ggml looks for in a library
- *     bridge_rows.c:    for programs that know sequences
+ * Rooms of this folder; each calls functions of rooms above it in this list alone (scripts/check_layers.sh):
+ *
+ *     cells/     the memory that libllama asks for, entries by cell, facts of ggml's nodes.
+ *     graph/     the part that a node has in a cache, winnow's nodes, products.
+ *     sequence/  the entries of a sequence, records of it, its view for a policy.
+ *     watch/     the time when a policy acts, and the functions for programs.
+ *     drive/     libllama's graphs over the cache of a winnow session.
+ *     wrap/      devices around other devices.
+ *     device/    registry, device, version gate, the run of a graph.
  *
  * A layer of a cache is taken over (ragged) if every node of its first graph that reads or writes it is known. Otherwise
  * it stays as libllama has it (plain). If a later graph has an unknown node on a ragged layer, the rows are copied to
@@ -34,6 +30,7 @@
 
 #include <ggml-backend-impl.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- The cache of a context: one winnow buffer that has tensors of keys and values ---- */
@@ -51,7 +48,7 @@ struct wnw__bridge_tensor {
     struct wnw__bridge_layer *layer;
 };
 
-/* What graphs show of the attentions over a layer and what comes before and after them (bridge_facts.c). A layer may have
+/* What graphs show of the attentions over a layer and what comes before and after them (graph/facts.c). A layer may have
  * several readers: its own attention, the first, and those of layers without a cache of their own. Tensors are the model's. */
 struct wnw__bridge_facts {
     int32_t n_reader; /* 0: nothing is known yet */
@@ -100,7 +97,7 @@ struct wnw__bridge_layer {
     uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
 
     struct wnw__wrap_layer
-        *wrap; /* on a wrapped device (wrap.h), which has its entries; NULL: they are in `rows` */
+        *wrap; /* on a wrapped device (wrap/wrap.h), which has its entries; NULL: they are in `rows` */
     const struct wnw__bridge_far *far; /* what that device does; NULL: it is none */
 
     struct wnw__bridge_facts facts;     /* while there is a policy */
@@ -155,7 +152,7 @@ struct wnw__bridge_tensor *wnw__bridge_tensor_of(const struct ggml_tensor *t);
  * the layer fails. */
 void wnw__bridge_layer_lose(struct wnw__bridge_layer *l);
 
-/* ---- Entries (bridge_store.c) ---- */
+/* ---- Entries (cells/store.c) ---- */
 
 /* What the first graph shows of a layer. */
 struct wnw__bridge_shape {
@@ -194,7 +191,7 @@ void wnw__bridge_tensor_gather(struct wnw__bridge_tensor *t);
 /* Gives the memory at the tensor's addresses back. */
 void wnw__bridge_tensor_release(const struct wnw__bridge_tensor *t);
 
-/* ---- Notes of nodes (bridge_notes.c) ---- */
+/* ---- Notes of nodes (cells/notes.c) ---- */
 
 enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND, WNW_BRIDGE_ATTEND_CHAIN };
 
@@ -208,7 +205,7 @@ struct wnw__bridge_node {
 struct wnw__bridge_node_note {
     const struct ggml_tensor *node; /* NULL: the slot is free */
     struct wnw__bridge_node ours;
-    /* of a norm or gate that products may compute (bridge_fuse.c); its readers when the graph was noted, and in the graph
+    /* of a norm or gate that products may compute (graph/fuse.c); its readers when the graph was noted, and in the graph
      * that runs */
     int32_t kind, n_reader, n_seen;
 };
@@ -226,9 +223,9 @@ struct wnw__bridge_node_note *wnw__bridge_notes_add(struct wnw__bridge_node_note
                                                     const struct ggml_tensor *node);
 void wnw__bridge_notes_free(struct wnw__bridge_node_notes *notes);
 
-/* ---- Products (bridge_matmul.c) ---- */
+/* ---- Products (graph/matmul.c) ---- */
 
-struct wnw__bridge_step; /* bridge_fuse.h */
+struct wnw__bridge_step; /* graph/fuse.h */
 struct wnw__bridge_group;
 
 /* Scratch memory of products by our kernels, and the activations of the tensor that was converted last. */
@@ -267,7 +264,7 @@ void wnw__bridge_products_add(struct wnw__bridge_products *p, struct ggml_contex
 /* New cells of a prompt that make a sequence be compressed. */
 enum { WNW_BRIDGE_LEAST_NEW = 128 };
 
-struct wnw__bridge_tracks; /* bridge_track.h */
+struct wnw__bridge_tracks; /* sequence/track.h */
 struct wnw__proj;          /* observe/projnorm.h */
 struct wnw__team;          /* forward/team.h */
 
@@ -277,7 +274,7 @@ struct wnw__bridge_place {
     struct wnw__bridge_layer *layer;
     struct ggml_tensor *node,
         *rope; /* rope: the node that turns the queries; NULL: there is none, or another layer's */
-    /* The nodes that write the layer's keys and make them of what the attention reads (bridge_input.h); NULL: there is
+    /* The nodes that write the layer's keys and make them of what the attention reads (graph/input.c); NULL: there is
      * none, or the attention is another layer's. */
     const struct ggml_tensor *store, *product;
     int32_t reader; /* its number among the layer's attentions */
@@ -297,13 +294,13 @@ struct wnw__bridge_watch {
         int32_t *cell;    /* [n] of the sequence, in the order in which they were written */
         int32_t n_prefix; /* the first of them, which a policy sees, protects and does not count; mostly 0 */
         const struct wnw_bridge_sample
-            *sample;                  /* of what was fed again (bridge_sample.c); NULL: nothing was */
+            *sample;                  /* of what was fed again (sequence/sample.c); NULL: nothing was */
     } last;                           /* the sequence of the last row of the last batch, with that row */
     struct wnw__bridge_place *places; /* [n_place] of the current graph, in its order */
     int32_t n_place, cap_place;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
-    struct wnw__buffer gate_room;      /* scratch of gates on hidden states (bridge_gates.h) */
+    struct wnw__buffer gate_room;      /* scratch of gates on hidden states (sequence/gates.c) */
     struct wnw__team *team;            /* threads for planning and dropping; NULL: there is one */
     int32_t team_threads;              /* that the team was asked to have; 0: not yet */
     char told[256];                    /* why the last sequence was left as it is; "": it was not */
@@ -312,8 +309,8 @@ struct wnw__bridge_watch {
 
 /* ---- The backend ---- */
 
-struct wnw__drive;    /* bridge_drive.h */
-struct wnw__wrap_run; /* wrap.h */
+struct wnw__drive;    /* drive/drive.h */
+struct wnw__wrap_run; /* wrap/wrap.h */
 
 struct wnw__bridge_backend {
     ggml_backend_t cpu;
@@ -326,6 +323,7 @@ struct wnw__bridge_backend {
         *first; /* from which `other` leads to all of the context; NULL: nobody looked */
     /* borrowed: a winnow engine that owns keys and values; NULL: the store here does */
     struct wnw__drive *drive;
+    bool drive_inputs; /* a recorder of that engine reads what attentions of the current graph read */
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
     int32_t n_cache, cap_cache;
@@ -365,14 +363,18 @@ void wnw__bridge_set_abort_callback(ggml_backend_t backend, ggml_abort_callback 
 extern struct ggml_backend_device wnw__bridge_device;
 /* Sets *reg to our registry if this process has the ggml that we are built for. E_BACKEND: it has another. */
 int wnw__bridge_check(ggml_backend_reg_t *reg);
-/* Registers devices around those that WINNOW_DEVICES names (bridge_register.c). E_ARG: a name is unknown. */
+/* Registers devices around those that WINNOW_DEVICES names (device/register.c). E_ARG: a name is unknown. */
 int wnw__bridge_wrap_named(ggml_backend_reg_t reg);
 /* Whether a variable of the environment is set to something but "0". */
-bool wnw__bridge_is_set(const char *variable);
+static inline bool wnw__bridge_is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value && strcmp(value, "0") != 0;
+}
 /* The device that computes what is not ours; NULL if there is none. */
 ggml_backend_dev_t wnw__bridge_cpu(void);
 
-/* What a wrapped device does where the device WINNOW works on its own store (wrap_run.c). A table, because these files know nothing of such
+/* What a wrapped device does where the device WINNOW works on its own store (wrap/wrap_run.c). A table, because these files know nothing of such
  * devices. */
 struct wnw__bridge_far {
     /* The layer's heads say from now on what it has. E_NOMEM. */
@@ -413,7 +415,7 @@ struct wnw__bridge_flash {
     struct wnw__bridge_shape shape;
     struct wnw__bridge_node what; /* as an operation of winnow's */
 };
-/* Whether a node is one (bridge_graph.c). */
+/* Whether a node is one (graph/graph.c). */
 bool wnw__bridge_flash_of(struct ggml_tensor *node, struct wnw__bridge_flash *out);
 /* Whether a node writes rows of all heads to the tensor. */
 bool wnw__bridge_is_row_store(const struct ggml_tensor *node, const struct wnw__bridge_tensor *t);
@@ -424,7 +426,7 @@ void wnw__bridge_mark_unknown(const struct ggml_tensor *node);
 /* Whether a layer was taken with this shape. */
 bool wnw__bridge_has_shape(const struct wnw__bridge_layer *l, const struct wnw__bridge_shape *shape);
 
-/* Decides what is ragged and makes nodes on ragged layers ours (bridge_graph.c). */
+/* Decides what is ragged and makes nodes on ragged layers ours (graph/graph.c). */
 void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether that was done: where memory ran out, the graph would read and write other memory than its cache. */
 bool wnw__bridge_graph_is_taken(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
@@ -437,7 +439,7 @@ static inline bool wnw__bridge_is_op(const struct ggml_tensor *node, const char 
 {
     return strcmp(ggml_op_name(node->op), name) == 0;
 }
-/* Words of op_params by operation (bridge_contacts.c checks them when the backend is loaded). */
+/* Words of op_params by operation (cells/contacts.c checks them when the backend is loaded). */
 enum wnw__bridge_word {
     WNW_ROPE_N_ROT = 1,
     WNW_ROPE_MODE = 2,
@@ -468,7 +470,7 @@ static inline float wnw__bridge_param(const struct ggml_tensor *node, int i)
     return x;
 }
 
-/* Takes away what was noted of earlier nodes at the addresses of a graph's (bridge_nodes.c). */
+/* Takes away what was noted of earlier nodes at the addresses of a graph's (graph/nodes.c). */
 void wnw__bridge_nodes_begin(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* The function of a custom operation, which ggml keeps first. */
 ggml_custom_op_t wnw__bridge_custom_function(const struct ggml_tensor *node);
@@ -478,7 +480,7 @@ void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *nod
 /* .what is WNW_BRIDGE_NOT_OURS where it is none. */
 struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b,
                                              const struct ggml_tensor *node);
-/* Rows that a store writes, and the cell, counted over all streams, of row i. */
+/* Rows that a store writes, and the cell, counted over all streams, of row i (cells/cells.c). */
 int64_t wnw__bridge_store_rows(const struct ggml_tensor *node);
 int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);
 /* What a node that is an attention computes. */
@@ -487,21 +489,13 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
 /* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
 
-/* Makes a source of observations of the sequence (bridge_observe.c); the caller closes it. */
-struct wnw__bridge_sequence;
-struct wnw__plan_source;
-int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);
-/* Checks that a plan can be applied (dry), or applies it (bridge_apply.c). When memory runs out, layers that come later are
- * left as they are. */
-int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool dry);
-
-/* For wnw_bridge_find: a program has libllama synchronise this backend (bridge_access.c). */
+/* For wnw_bridge_find: a program has libllama synchronise this backend (watch/access.c). */
 void wnw__bridge_called(struct wnw__bridge_backend *b);
 
-/* Tells the program where the rows of a graph go (bridge_rows.c). */
+/* Tells the program where the rows of a graph go (watch/rows.c). */
 void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 
 enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b,
-                                       struct ggml_cgraph *graph); /* bridge_run.c */
+                                       struct ggml_cgraph *graph); /* device/run.c */
 
 #endif

@@ -7,10 +7,10 @@
 #ifndef WNW_BRIDGE_IMPL_H
 #define WNW_BRIDGE_IMPL_H
 
-#include "bridge/bridge_sequence.h"
+#include "bridge/sequence/sequence.h"
 #include "plan/source.h"
 
-/* ---- The policy, from a program or the environment, with its size and its profile (bridge_policy.c) ---- */
+/* ---- The policy, from a program or the environment, with its size and its profile (watch/policy.c) ---- */
 
 /* Sets the policy. E_UNSUPPORTED: it needs what cannot be had here; E_MISMATCH: it needs a profile. The message says what. */
 int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const wnw_size *size,
@@ -31,11 +31,13 @@ int wnw__bridge_add_needs(wnw_needs *to, const wnw_needs *more);
 void wnw__bridge_watch_clear(struct wnw__bridge_watch *w);
 void wnw__bridge_watch_free(struct wnw__bridge_watch *w);
 
-/* ---- What a graph shows of the attentions over layers that policies act on (bridge_facts.c) ---- */
+/* ---- What a graph shows of the attentions over layers that policies act on (graph/facts.c) ---- */
 
 /* Lists the attentions of a graph over layers that policies act on, and learns of each such layer what the graph shows.
  * E_NOMEM. */
 int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
+bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 /* The place of an attention's node; NULL if policies do not act on its layer. */
 const struct wnw__bridge_place *wnw__bridge_place_of(const struct wnw__bridge_backend *b,
                                                      const struct ggml_tensor *node);
@@ -49,10 +51,10 @@ void wnw__bridge_theta(const struct wnw__bridge_facts *f, float *theta);
 
 /* The product of a weight with hidden states that makes the keys which a store writes; the states, [n_embd, n_row] without
  * gaps, are its second source until it has run: what the layer's attention reads. NULL: the graph does not show it, as where
- * keys are made of a latent (MLA) (bridge_input.c). */
+ * keys are made of a latent (MLA) (graph/input.c). */
 const struct ggml_tensor *wnw__bridge_keys_product(const struct ggml_tensor *store);
 
-/* ---- What is noted of queries and attention while a graph runs (bridge_record.c) ---- */
+/* ---- What is noted of queries and attention while a graph runs (sequence/record.c) ---- */
 
 /* Has the layers of the current graph keep with their entries the numbers that the policy wants. E_NOMEM. */
 int wnw__bridge_record_begin(struct wnw__bridge_backend *b);
@@ -79,7 +81,7 @@ void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_contex
 void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context *ctx,
                               struct ggml_cgraph *graph, struct ggml_tensor *node);
 
-/* ---- Gates on hidden states (profile/input_gate.h), whose scores entries keep (bridge_gates.c) ---- */
+/* ---- Gates on hidden states (profile/input_gate.h), whose scores entries keep (sequence/gates.c) ---- */
 
 /* Whether the gates of the backend's profile are wanted and have numbers for the layer. */
 bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
@@ -90,7 +92,7 @@ void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *us
 /* Why a layer's entries have no scores: returns the error, with its message. */
 int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 
-/* ---- Which sequences a batch belongs to, by the mask of each row, and when their prompts have ended (bridge_watch.c) ---- */
+/* ---- Which sequences a batch belongs to, by the mask of each row, and when their prompts have ended (watch/watch.c) ---- */
 
 /* The attention over a layer that a graph has; NULL: there is none. */
 const struct ggml_tensor *wnw__bridge_attention_of(const struct wnw__bridge_backend *b,
@@ -105,21 +107,15 @@ const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backe
                                                   struct ggml_cgraph *graph);
 /* After a graph that was looked at and has failed. */
 void wnw__bridge_watch_fail(struct wnw__bridge_backend *b);
-/* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
-bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 
-/* ---- A sample of a sequence that was fed a second time (winnow_bridge.h, bridge_sample.c) ---- */
+/* ---- A sample of a sequence that was fed a second time (winnow_bridge.h, sequence/sample.c) ---- */
 
 struct wnw__source;
 struct wnw_bridge_sample_of;
-/* Takes it of a sequence and what was fed after it, both in *live. E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
+/* Takes it of a sequence and what was fed after it, both in *live (sequence/sample_new.c). E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
  * then. */
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
                            const struct wnw__bridge_live *live, const struct wnw_bridge_sample_of *of);
-/* A sample of a context with several devices is a list, with an element for each. */
-bool wnw__bridge_sample_is_of(const struct wnw_bridge_sample *s, const struct wnw__bridge_cache *cache);
-const struct wnw_bridge_sample *wnw__bridge_sample_next(const struct wnw_bridge_sample *s);
-void wnw__bridge_sample_put(struct wnw_bridge_sample **list, struct wnw_bridge_sample *s);
 /* Takes it in the layer of *obs, whose entries are there. */
 int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source,
                             struct wnw_observation *obs);
@@ -134,19 +130,19 @@ static inline struct wnw__bridge_note *wnw__bridge_note_of(const struct wnw__bri
     const struct wnw__bridge_cache *c = live->cache;
     return c->note ? &c->note[(int64_t)live->stream * c->n_cell + live->cell[i]] : NULL;
 }
-/* Drops what the policy does not keep of a sequence (bridge_plan.c). On failure nothing is dropped, unless memory runs out
+/* Drops what the policy does not keep of a sequence (watch/plan.c). On failure nothing is dropped, unless memory runs out
  * while entries are. */
 int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live);
 /* The same of the sequence of the last row, by the policy that was set, chosen now where it is "auto". */
 int wnw__bridge_compress_last(struct wnw__bridge_backend *b);
 /* The threads of the context, for loops over layers and entries; NULL where there is one, or where they cannot be started
- * (bridge_observe.c). */
+ * (sequence/sequence.c). */
 struct wnw__pool *wnw__bridge_pool(struct wnw__bridge_backend *b);
-/* Room for n numbers, until it is asked for again; NULL: no memory (bridge_observe.c). */
+/* Room for n numbers, until it is asked for again; NULL: no memory (sequence/sequence.c). */
 float *wnw__bridge_room(struct wnw__bridge_sequence *s, enum wnw__bridge_room which, size_t n);
-/* Makes a source of observations of the sequence, which is borrowed; the caller closes it (bridge_observe.c). E_NOMEM. */
+/* Makes a source of observations of the sequence, which is borrowed; the caller closes it (sequence/observe.c). E_NOMEM. */
 int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s);
-/* Checks that a plan can be applied (dry), or applies it, on all threads (bridge_apply.c). E_MISMATCH, E_UNSUPPORTED; where memory
+/* Checks that a plan can be applied (dry), or applies it, on all threads (sequence/apply.c). E_MISMATCH, E_UNSUPPORTED; where memory
  * runs out, some layers are left as they are. */
 int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool dry);
 

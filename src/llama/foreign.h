@@ -6,7 +6,7 @@
 #include "model/model.h"
 
 struct llama_model;
-struct wnw__drive_layer; /* bridge/bridge_drive.h */
+struct wnw__drive_layer; /* bridge/drive/drive.h */
 struct wnw__executor;    /* forward/executor.h */
 
 /* Has libllama open a model that wnw__model_map has mapped, with its vocabulary, and sets what it computes with.

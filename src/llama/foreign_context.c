@@ -8,7 +8,7 @@
  */
 #include "llama/foreign.h"
 
-#include "bridge/bridge_drive.h"
+#include "bridge/drive/drive.h"
 #include "forward/engine_impl.h"
 #include "text/llama_calls.h"
 

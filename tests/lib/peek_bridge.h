@@ -5,7 +5,7 @@
 #define WNW_TESTS_PEEK_BRIDGE_H
 
 #include "bridge/bridge.h"
-#include "bridge/bridge_fuse.h"
+#include "bridge/graph/fuse.h"
 #include "bridge/bridge_impl.h"
 
 #endif

@@ -3,6 +3,6 @@
 #ifndef WNW_TESTS_PEEK_WRAP_H
 #define WNW_TESTS_PEEK_WRAP_H
 
-#include "bridge/wrap.h"
+#include "bridge/wrap/wrap.h"
 
 #endif

@@ -65,7 +65,7 @@ listing='                 U _Z4postv\n                 U _Z3getv\n00000000000000
 # The version gate compares those that the compiler takes from ggml's header with names.
 for op in $(grep -rhoE '\bGGML_(OP|GLU_OP)_[A-Z_0-9]+' "$top/src" --include='*.[ch]' | sort -u); do
     case $op in GGML_OP_COUNT | GGML_OP_) continue ;; esac
-    grep -q "\b$op\b" "$top/src/bridge/bridge_contacts.c" || fail "src/bridge/bridge_contacts.c does not check $op"
+    grep -q "\b$op\b" "$top/src/bridge/cells/contacts.c" || fail "src/bridge/cells/contacts.c does not check $op"
 done
 
 # ---- The variable of set-up ----

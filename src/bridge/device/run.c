@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* Running a graph: entries and scratch first, then everything on the CPU backend. */
+#include "bridge/bridge.h"
+#include "bridge/drive/drive.h"
+#include "bridge/graph/fuse.h"
+#include "bridge/bridge_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct wnw__bridge_tensor *ragged(const struct ggml_tensor *t)
+{
+    struct wnw__bridge_tensor *mine = t ? wnw__bridge_tensor_of(t) : NULL;
+    return mine && mine->layer->kind == WNW_BRIDGE_RAGGED ? mine : NULL;
+}
+
+/* Whether a node that is not ours reads or writes a ragged layer. */
+static bool is_stranger(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
+{
+    bool found = ragged(node) != NULL;
+    for (int i = 0; i < GGML_MAX_SRC && !found; i++)
+        found = ragged(node->src[i]) != NULL;
+    return found && !wnw__bridge_is_view(node) && wnw__bridge_node_get(b, node).what == WNW_BRIDGE_NOT_OURS;
+}
+
+/* ---- Parts of a graph ---- */
+
+/* Memory for a graph of n nodes with n_product replaced ones. */
+static bool need_room(struct wnw__bridge_backend *b, int n, int n_product, int n_tensor)
+{
+    const size_t bytes = ggml_graph_overhead_custom((size_t)(n + n_product + n_tensor), false) +
+                         (size_t)(2 * n_product + n_tensor + 1) * ggml_tensor_overhead();
+    if (bytes > b->room_bytes) {
+        uint8_t *room = malloc(bytes);
+        if (!room)
+            return false;
+        free(b->room);
+        b->room = room;
+        b->room_bytes = bytes;
+    }
+    return true;
+}
+
+static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
+{
+    if (from == to)
+        return GGML_STATUS_SUCCESS;
+    const int n_product = wnw__bridge_fuse_plan(b, graph, from, to);
+    const int n_tensor = b->drive ? wnw__drive_tensors(b->drive) : wnw__bridge_record_tensors(b);
+    if (n_product < 0 || !need_room(b, to - from, n_product, n_tensor))
+        return GGML_STATUS_ALLOC_FAILED;
+    const struct ggml_init_params params = {
+        .mem_size = b->room_bytes, .mem_buffer = b->room, .no_alloc = true};
+    struct ggml_context *ctx = ggml_init(params);
+    if (!ctx)
+        return GGML_STATUS_ALLOC_FAILED;
+    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from + n_product + n_tensor), false);
+    b->products.converted = NULL;
+    for (int i = from; i < to; i++) {
+        struct ggml_tensor *node = ggml_graph_node(graph, i);
+        const struct wnw__bridge_step *step = &b->products.steps[i - from];
+        wnw__bridge_record_before(b, ctx, part, node);
+        if (b->drive)
+            wnw__drive_before(b->drive, ctx, part, node);
+        if (step->kind == WNW_BRIDGE_PRODUCTS)
+            wnw__bridge_products_add(&b->products, ctx, part, step);
+        else if (step->kind == WNW_BRIDGE_AS_IT_IS &&
+                 (!b->drive || !wnw__drive_add(b->drive, ctx, part, node)))
+            ggml_graph_add_node(part, node);
+        wnw__bridge_record_after(b, ctx, part, node);
+    }
+    const enum ggml_status status = ggml_backend_graph_compute(b->cpu, part);
+    ggml_free(ctx);
+    return status;
+}
+
+/* Runs a node on tensors that have their entries at their addresses meanwhile. */
+static enum ggml_status run_stranger(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int i)
+{
+    const struct ggml_tensor *node = ggml_graph_node(graph, i);
+    struct wnw__bridge_tensor *used[GGML_MAX_SRC + 1] = {ragged(node)};
+    for (int s = 0; s < GGML_MAX_SRC; s++)
+        used[s + 1] = ragged(node->src[s]) != used[0] ? ragged(node->src[s]) : NULL;
+    for (int s = 0; s <= GGML_MAX_SRC; s++)
+        if (used[s])
+            wnw__bridge_tensor_spread(used[s]);
+    const enum ggml_status status = run_nodes(b, graph, i, i + 1);
+    if (used[0] && status == GGML_STATUS_SUCCESS)
+        wnw__bridge_tensor_gather(used[0]);
+    for (int s = 0; s <= GGML_MAX_SRC; s++)
+        if (used[s])
+            wnw__bridge_tensor_release(used[s]);
+    return status;
+}
+
+static enum ggml_status run_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    const int n = ggml_graph_n_nodes(graph);
+    bool strangers = false;
+    for (int i = 0; i < n; i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (wnw__bridge_node_prepare(b, node) != WNW_OK) {
+            wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        strangers = strangers || is_stranger(b, node);
+    }
+    int done = 0;
+    for (int i = 0; strangers && i < n; i++) {
+        if (!is_stranger(b, ggml_graph_node(graph, i)))
+            continue;
+        enum ggml_status status = run_nodes(b, graph, done, i);
+        status = status == GGML_STATUS_SUCCESS ? run_stranger(b, graph, i) : status;
+        if (status != GGML_STATUS_SUCCESS)
+            return status;
+        done = i + 1;
+    }
+    return run_nodes(b, graph, done, n);
+}
+
+static bool is_ready(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    const bool taken = wnw__bridge_graph_is_taken(b, graph);
+    if (!taken)
+        wnw__log(WNW_LOG_WARN, "winnow: there was no memory to look at a graph: it is not run");
+    return taken;
+}
+
+enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    wnw__bridge_fuse_recount(b, graph);
+    if (b->drive) {
+        const int rc = wnw__drive_begin(b->drive, graph);
+        if (rc == WNW_E_CANCELLED)
+            return GGML_STATUS_SUCCESS; /* it was looked at */
+        return rc == WNW_OK ? run_nodes(b, graph, 0, ggml_graph_n_nodes(graph)) : GGML_STATUS_FAILED;
+    }
+    if (!is_ready(b, graph))
+        return GGML_STATUS_ALLOC_FAILED;
+    wnw__bridge_watch_graph(b, graph);
+    wnw__bridge_rows_tell(b, graph);
+    const enum ggml_status status = run_graph(b, graph);
+    if (status != GGML_STATUS_SUCCESS)
+        wnw__bridge_watch_fail(b);
+    return status;
+}
+
+/* ---- The backend ---- */
+
+static const char *get_name(ggml_backend_t backend)
+{
+    (void)backend;
+    return "WINNOW";
+}
+
+static void free_backend(ggml_backend_t backend)
+{
+    struct wnw__bridge_backend *b = backend->context;
+    ggml_backend_free(b->cpu);
+    for (int32_t i = 0; i < b->n_cache; i++)
+        wnw__bridge_cache_release(b->caches[i]);
+    free(b->caches);
+    wnw__cells_shared_free(b->cells);
+    wnw__bridge_watch_free(&b->watch);
+    free(b->watch_own);
+    free(b->skipped);
+    free(b->index);
+    free(b->room);
+    wnw__bridge_products_free(&b->products);
+    wnw__bridge_notes_free(&b->notes);
+    free(b);
+    free(backend);
+}
+
+/* Nothing is left to wait for when a graph has run. But libllama calls it for each backend of a context. */
+static void synchronize(ggml_backend_t backend)
+{
+    wnw__bridge_called(backend->context);
+}
+
+static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
+{
+    return wnw__bridge_graph_run(backend->context, graph);
+}
+
+static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
+                           struct ggml_backend_graph_optimize_params *params)
+{
+    struct wnw__bridge_backend *b = backend->context;
+    wnw__bridge_nodes_begin(b, graph);
+    wnw__bridge_graph_take(b, graph);
+    wnw__bridge_fuse_note(b, graph, params);
+}
+
+static ggml_guid_t guid(void)
+{
+    static ggml_guid id = {0x77, 0x69, 0x6e, 0x6e, 0x6f, 0x77, 0x2d, 0x62,
+                           0x72, 0x69, 0x64, 0x67, 0x65, 0x00, 0x00, 0x01};
+    return &id;
+}
+
+ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
+{
+    struct ggml_backend *backend = calloc(1, sizeof *backend);
+    struct wnw__bridge_backend *b = calloc(1, sizeof *b);
+    ggml_backend_t cpu = backend && b ? ggml_backend_dev_init(wnw__bridge_cpu(), NULL) : NULL;
+    if (!cpu) {
+        free(backend);
+        free(b);
+        return NULL;
+    }
+    b->cpu = cpu;
+    const bool own = wnw__drive_expected();
+    b->plain = !own && wnw__bridge_is_set("WINNOW_PLAIN");
+    if (!own && wnw__bridge_watch_set_from_environment(&b->watch) != WNW_OK)
+        wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
+    b->ggml_products = wnw__bridge_products_off();
+    *backend = (struct ggml_backend){.guid = guid(),
+                                     .iface = {.get_name = get_name,
+                                               .free = free_backend,
+                                               .synchronize = synchronize,
+                                               .graph_compute = graph_compute,
+                                               .graph_optimize = graph_optimize},
+                                     .device = dev,
+                                     .context = b};
+    wnw__bridge_set_n_threads(backend, GGML_DEFAULT_N_THREADS);
+    if (!b->cells) {
+        free_backend(backend);
+        return NULL;
+    }
+    return backend;
+}

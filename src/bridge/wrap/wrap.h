@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Our devices around other devices of ggml. WINNOW0 is around the first one that is named, WINNOW1 around the next.
+ * What is said here of a device X is the one inside.
+ *
+ *     wrap/wrap.c:         devices and their registration
+ *     wrap/wrap_find.c:    which devices are such ones
+ *     wrap/wrap_remote.c:  devices of other machines
+ *     wrap/wrap_connect.c: connections to their servers
+ *     wrap/wrap_guard.c:   a relay, so that a server that is lost does not end the process
+ *     wrap/wrap_buffer.c:  memory that libllama asks for
+ *     wrap/wrap_rect.c:    keys and values in libllama's own layout
+ *     wrap/wrap_rows.c:    keys and values of ragged layers
+ *     wrap/wrap_look.c:    what a graph does with the layers of a cache
+ *     wrap/wrap_graph.c:   graphs with attention over ragged layers
+ *     wrap/wrap_point.c:   their tensors get memory
+ *     wrap/wrap_run.c:     a graph runs
+ *     wrap/wrap_host.c:    what the host reads of X's memory
+ *     wrap/wrap_watch.c:   policies: what the host looks at in a graph
+ *     wrap/wrap_taps.c:    policies: numbers that X computes on the way
+ *     wrap/wrap_mirror.c:  policies: a plan, and what it changes
+ *
+ * Weights and activations are in buffers of X, which X made. Keys and values get addresses without memory. A layer is
+ * rectangular as long as nothing of it was dropped. Its rows are then in a buffer of X that grows with what is used, in
+ * libllama's layout, and X computes libllama's graph as it is. Once entries were dropped, the layer is ragged. Each head
+ * then has rows of its own in a smaller buffer of X, and X computes our graph.
+ */
+#ifndef WNW_BRIDGE_WRAP_H
+#define WNW_BRIDGE_WRAP_H
+
+#include "bridge/bridge.h"
+
+#include <pthread.h>
+
+/* ---- Devices ---- */
+
+enum { WNW_WRAP_INPUTS = 64 };
+
+struct wnw__guard; /* wrap/wrap_guard.h */
+
+/* A copy of numbers that were written to a buffer of X. */
+struct wnw__wrap_input {
+    const void *at; /* where X has them; NULL: nothing */
+    int64_t *copy;  /* [n] */
+    int64_t n;
+};
+
+/* One device. It lives as long as the process, as ggml's registry has it. */
+struct wnw__wrap {
+    struct ggml_backend_device dev; /* first, so that ggml's pointer is ours */
+    struct ggml_backend_buffer_type type;
+    ggml_backend_dev_t x;
+    ggml_backend_buffer_type_t xt;
+    char name[24], description[192];
+    struct wnw__guard *guard; /* of X's server; NULL: X is of this machine */
+    enum ggml_status (*compute)(ggml_backend_t backend,
+                                struct ggml_cgraph *graph); /* where guarded; under `lock` */
+    int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
+    atomic_uint freed; /* buffers of X that were freed here: a server may have forgotten its graph */
+    pthread_mutex_t lock;
+    /* Cell numbers that were written to X, newest copies; under `lock`. */
+    struct wnw__wrap_input inputs[WNW_WRAP_INPUTS];
+    int32_t next;
+    void (*set_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset,
+                       size_t size); /* X's own; NULL: its memory is the host's, and nothing is copied */
+};
+
+/* The name of such a device. All have this function, by which they are known. */
+const char *wnw__wrap_name(ggml_backend_dev_t dev);
+/* The device that a device of ggml's is; NULL: it is no such one. */
+struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev);
+/* Makes devices around those that `names` lists, with commas, and registers them. E_ARG: a name is unknown, or is given
+ * twice; the sentence lists those that are there. */
+int wnw__wrap_register(const char *names, ggml_backend_reg_t reg);
+
+/* What wnw_bridge_worker does once our devices are registered. */
+int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads);
+/* Has ggml know the devices of an RPC server (wrap/wrap_remote.c). E_BACKEND. */
+int wnw__wrap_remote(struct wnw__guard *g, ggml_backend_reg_t *out);
+
+/* ---- Memory (wrap/wrap_buffer.c) ---- */
+
+void wnw__wrap_buffer_type_init(struct wnw__wrap *w);
+/* The device whose addresses of keys and values t's are; NULL: it is no such tensor or view. */
+struct wnw__wrap *wnw__wrap_of_cache(const struct ggml_tensor *t);
+/* Notes numbers of cells that are written to X; other tensors are passed over. */
+void wnw__wrap_note(struct wnw__wrap *w, const struct ggml_tensor *t, const void *data, size_t offset,
+                    size_t size);
+/* Numbers of cells [n] that a graph has as its input. They are in the host's memory, were noted, or are read from X. E_NOMEM;
+ * *out is released with free. */
+int wnw__wrap_cells(int64_t **out, struct wnw__wrap *w, const struct ggml_tensor *index);
+
+/* ---- A layer ---- */
+
+/* Entries of one head of one stream. */
+struct wnw__wrap_head {
+    int32_t *cell; /* [n] ascending */
+    int64_t *row;  /* [n] of the storage in which they are */
+    int32_t n, room;
+    int64_t off;       /* its first row, once the layer is settled */
+    int32_t cap, used; /* rows reserved; the first that were given out */
+};
+
+struct wnw__wrap_layer {
+    struct wnw__wrap *w;
+    /* One buffer. Rectangular: rows of all heads of a cell, then the next cell, values after keys. Ragged: keys, values and
+     * seen numbers, heads one after the other. */
+    ggml_backend_buffer_t buffer;
+    size_t v_at, c_at; /* where values begin, and numbers */
+    int64_t rows;      /* of all heads of a cell; settled: of one head */
+    bool ragged;       /* heads say what is there */
+    bool
+        settled; /* the buffer has the ragged form; else it is rectangular, and rows of heads are counted there */
+    bool told;  /* what became of the layer was logged */
+    bool stale; /* the numbers of rows on X are to be written again */
+    bool holes; /* rows that were written to a rectangular layer may have parts of dropped entries */
+    struct wnw__wrap_head *heads; /* [n_stream * n_head] */
+    ggml_backend_t mover;         /* computes copies on X; NULL until the first */
+    /* Of every cell in every head [n_stream * n_cell][n_head], for policies; NULL: nothing was kept. Scores of gates on hidden
+     * states, NAN where there is none; and whether a recursive policy has settled the entry. */
+    float *gate, *settled_marks;
+    float *sinks; /* the host's copy of the attention's; NULL: none */
+};
+
+/* Where a tensor of the layer begins in its buffer. */
+uint8_t *wnw__wrap_layer_at(const struct wnw__wrap_layer *w, bool is_v);
+/* Makes room for a layer's state. E_NOMEM. */
+int wnw__wrap_layer_new(struct wnw__bridge_layer *l, struct wnw__wrap *w);
+/* Makes sure that l->written is there, which says what cells were written. E_NOMEM. */
+int wnw__wrap_layer_note(struct wnw__bridge_layer *l);
+/* Drops all that it has, with its memory on X. */
+void wnw__wrap_layer_clear(struct wnw__bridge_layer *l);
+void wnw__wrap_layer_free(struct wnw__bridge_layer *l);
+/* A new buffer of X, all 0. E_NOMEM: X has no memory for it. */
+int wnw__wrap_buffer_new(ggml_backend_buffer_t *out, struct wnw__wrap *w, size_t bytes);
+/* How often that was on all devices: a server forgets the graphs of all of its own. */
+unsigned wnw__wrap_frees(void);
+/* Notes that buffers of X were freed, or may have been. */
+void wnw__wrap_freed(struct wnw__wrap *w);
+/* Makes *t n bytes of a buffer of X. */
+void wnw__wrap_bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uint8_t *at, size_t n);
+void wnw__wrap_buffer_drop(struct wnw__wrap *w, ggml_backend_buffer_t buffer);
+/* `bytes` rounded up to what X's tensors are aligned to. */
+size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes);
+
+/* ---- Rectangular (wrap/wrap_rect.c) ---- */
+
+/* Makes room for the first `rows` cells, counted over all streams. E_NOMEM. */
+int wnw__wrap_rect_grow(struct wnw__bridge_layer *l, int64_t rows);
+/* Bytes at .. at+n-1 of a tensor, in libllama's layout: read, or written. */
+int wnw__wrap_rect_read(const struct wnw__bridge_tensor *t, size_t at, size_t n, uint8_t *dst);
+int wnw__wrap_rect_write(struct wnw__bridge_tensor *t, size_t at, size_t n, const uint8_t *src);
+
+/* ---- Ragged (wrap/wrap_rows.c) ---- */
+
+/* The layer's heads say from now on what it has: entries of all cells that were written, except parts of dropped entries.
+ * E_NOMEM. */
+int wnw__wrap_rows_begin(struct wnw__bridge_layer *l);
+/* The first entry of a head whose cell is at least `cell`. */
+int32_t wnw__wrap_find(const struct wnw__wrap_head *h, int32_t cell);
+/* Brings the rows into the ragged form where they are not, with room for n more in every head of streams from .. to-1, and
+ * gives back memory that is no longer needed. E_NOMEM. */
+int wnw__wrap_rows_settle(struct wnw__bridge_layer *l, int32_t from, int32_t to, int32_t n);
+/* Makes an entry of a cell in every head of a stream that has none; row[n_head] are their rows. There is room. */
+int wnw__wrap_rows_place(struct wnw__bridge_layer *l, int32_t stream, int32_t cell, int32_t *row);
+/* Removes entries of cells from `n_cell` on: no token is in these cells. */
+void wnw__wrap_rows_cut(struct wnw__bridge_layer *l, int32_t stream, int32_t n_cell);
+int wnw__wrap_rows_drop(struct wnw__bridge_layer *l, int32_t stream, int32_t ih, const int32_t *cell,
+                        int32_t n);
+/* Writes the numbers of all rows to X. */
+int wnw__wrap_rows_show(struct wnw__bridge_layer *l);
+/* As wnw__bridge_tensor_read and wnw__bridge_tensor_write. */
+int wnw__wrap_rows_read(const struct wnw__bridge_tensor *t, size_t at, size_t n, uint8_t *dst);
+int wnw__wrap_rows_write(struct wnw__bridge_tensor *t, size_t at, size_t n, const uint8_t *src);
+/* Brings all rows of a settled layer to libllama's layout, in which X computes nodes that we do not know. E_NOMEM. */
+int wnw__wrap_rows_spread(struct wnw__bridge_layer *l);
+
+/* Reads all rows of keys or values; *out is released with free. E_NOMEM. */
+int wnw__wrap_rows_fetch(const struct wnw__bridge_layer *l, bool is_v, uint8_t **out);
+/* Writes the keys and values of all entries, which the host's cache l->rows has in the same order. E_NOMEM. */
+int wnw__wrap_rows_put(struct wnw__bridge_layer *l);
+/* Drops the entries of cells that are dead, in a layer with one stream. E_NOMEM. */
+int wnw__wrap_forget(struct wnw__bridge_layer *l, const bool *dead);
+
+/* What programs see of a layer (winnow_bridge.h). */
+int64_t wnw__wrap_entries(const struct wnw__bridge_layer *l);
+uint64_t wnw__wrap_bytes(const struct wnw__bridge_layer *l);
+/* The cells of a head's entries, ascending; *out is released with free. E_NOMEM. */
+int wnw__wrap_list(const struct wnw__bridge_layer *l, int32_t stream, int32_t ih, int32_t **out, int32_t *n);
+
+/* ---- Graphs ---- */
+
+struct wnw__wrap_store {
+    struct ggml_tensor *node;
+    struct wnw__bridge_tensor *t;
+};
+
+/* What a graph does with layers. */
+struct wnw__wrap_look {
+    struct ggml_cgraph *graph;
+    struct wnw__bridge_flash *flash; /* [n_flash] */
+    struct wnw__wrap_store *stores;  /* [n_store] */
+    int32_t n_flash, n_store;
+    bool ragged;                       /* it writes or attends to a ragged layer */
+    const struct wnw__wrap_taps *taps; /* that are added to it; NULL: none */
+};
+
+/* Decides what layers may become that no graph had before: of one that is not computed yet (wrap/wrap_look.c). */
+void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED; the caller frees
+ * *look in any case. */
+int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+void wnw__wrap_look_free(struct wnw__wrap_look *look);
+
+/* ---- The backend ---- */
+
+/* A tensor that points to a copy. */
+struct wnw__wrap_shown {
+    struct ggml_tensor *t;
+    void *data, *copy; /* where X has it; the host's */
+};
+struct wnw__wrap_host {
+    struct wnw__wrap_shown *list;
+    int32_t n, cap;
+    bool shown; /* tensors point to their copies now */
+};
+
+struct wnw__wrap_memory {
+    ggml_backend_buffer_t buffer;
+    size_t size;
+};
+
+struct wnw__wrap_run {
+    struct wnw__wrap *w;
+    ggml_backend_t x;
+    unsigned freed; /* of the device, when X last got a graph with a number of its own */
+    bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
+    struct wnw__wrap_memory kept, scratch, packed, taps; /* of our graphs */
+    struct wnw__bridge_cache *planned; /* whose entries the host has for a plan; NULL: none */
+    struct wnw__wrap_host plan_host;   /* and weights that it reads for that */
+};
+
+/* Makes room; contents are lost where it grows. E_NOMEM. */
+int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, size_t size);
+/* Has X compute the graph of `look`, whose ragged layers are settled, with our attention (wrap/wrap_graph.c). */
+enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look);
+/* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. */
+enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *graph,
+                                   struct ggml_cgraph *run);
+
+/* ---- Policies ---- */
+
+/* Reads a tensor, unless the host reads X's memory; NULL: nothing. X has computed what it is read for. E_NOMEM. */
+int wnw__wrap_host_add(struct wnw__wrap_host *h, struct wnw__wrap *w, const struct ggml_tensor *t);
+/* Points tensors to the copies, or back. */
+void wnw__wrap_host_show(struct wnw__wrap_host *h, bool shown);
+/* Points tensors back, and frees the copies. */
+void wnw__wrap_host_free(struct wnw__wrap_host *h);
+/* An attention's sinks for the host, as long as the layer lives. NULL: no memory. */
+const float *wnw__wrap_sinks(struct wnw__bridge_layer *l, const struct ggml_tensor *sinks);
+
+/* Copies of numbers of a graph that the policy of a backend reads (wrap/wrap_taps.c). */
+struct wnw__wrap_taps;
+/* Those of the graph that was looked at last. *out is NULL where nothing is to be copied. E_NOMEM. */
+int wnw__wrap_taps_new(struct wnw__wrap_taps **out, struct wnw__bridge_backend *b);
+void wnw__wrap_taps_free(struct wnw__wrap_taps *t);
+int32_t wnw__wrap_taps_count(const struct wnw__wrap_taps *t);
+/* Adds the copies that come before a node; the caller then adds that. */
+void wnw__wrap_taps_add(const struct wnw__wrap_taps *t, struct ggml_cgraph *graph,
+                        const struct ggml_tensor *before);
+/* Gives what X has copied to what keeps it. E_NOMEM. */
+int wnw__wrap_taps_take(const struct wnw__wrap_taps *t, struct wnw__bridge_backend *b);
+
+/* A graph that the host has looked at. */
+struct wnw__wrap_watched {
+    struct wnw__wrap_host host;
+    struct wnw__wrap_taps *taps;
+    bool watched;
+};
+/* E_UNSUPPORTED: a policy with these needs wants what cannot be had on a wrapped device. */
+int wnw__wrap_check_policy(const struct wnw__bridge_backend *b, const wnw_policy *policy,
+                           const wnw_needs *needs);
+/* Looks at a graph that is about to be computed, and compresses sequences that it is time for: layers may be ragged afterwards. E_NOMEM;
+ * the caller ends it in any case. */
+int wnw__wrap_watch(struct wnw__wrap_watched *out, struct wnw__bridge_backend *b,
+                    const struct wnw__wrap_look *look);
+/* After the graph. E_NOMEM: the policy has not seen all. */
+int wnw__wrap_watch_end(struct wnw__wrap_watched *watched, struct wnw__bridge_backend *b, bool computed);
+
+/* Functions of struct wnw__bridge_far (wrap/wrap_mirror.c). */
+int wnw__wrap_mirror_begin(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
+int wnw__wrap_mirror_end(struct wnw__bridge_backend *b, int rc, bool written);
+void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride);
+/* Forgets what was kept of n cells, counted over all streams. */
+void wnw__wrap_renew(const struct wnw__bridge_layer *l, int64_t cell, int64_t n);
+
+/* What the files of the device WINNOW call (wrap/wrap_run.c). */
+extern const struct wnw__bridge_far wnw__wrap_far;
+ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w);
+/* A function of X's registry by its name; false: there is none. */
+bool wnw__wrap_function(const struct wnw__wrap *w, const char *name, void (**fn)(void));
+/* A backend of X that moves rows; NULL: X cannot be used. */
+ggml_backend_t wnw__wrap_mover(struct wnw__wrap *w);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Which devices of ggml are ours around others, and what X is asked for by name. */
+#include "bridge/wrap/wrap.h"
+
+const char *wnw__wrap_name(ggml_backend_dev_t dev)
+{
+    return ((struct wnw__wrap *)dev->context)->name;
+}
+
+struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev)
+{
+    return dev && dev->iface.get_name == wnw__wrap_name ? dev->context : NULL;
+}
+
+unsigned wnw__wrap_frees(void)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        struct wnw__wrap *w = wnw__wrap_of(ggml_backend_dev_get(i));
+        n += w ? atomic_load_explicit(&w->freed, memory_order_relaxed) : 0;
+    }
+    return n;
+}
+
+bool wnw__wrap_function(const struct wnw__wrap *w, const char *name, void (**fn)(void))
+{
+    void *p = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(w->x), name);
+    memcpy(fn, &p, sizeof p);
+    return p != NULL;
+}
+
+/* Rows are moved by one thread: more would wait for each other. */
+ggml_backend_t wnw__wrap_mover(struct wnw__wrap *w)
+{
+    void (*fn)(void);
+    ggml_backend_t x = ggml_backend_dev_init(w->x, NULL);
+    if (x && wnw__wrap_function(w, "ggml_backend_set_n_threads", &fn))
+        ((ggml_backend_set_n_threads_t)fn)(x, 1);
+    return x;
+}

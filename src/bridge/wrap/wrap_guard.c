@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A relay between ggml's RPC client and a server. A request is a command, the size of what follows, and that. The server answers some
+ * commands, with a size and as many bytes. The client waits for an answer before it sends more. The relay looks at requests only as
+ * far as it must to know which answer is due.
+ */
+#include "bridge/wrap/wrap_guard.h"
+
+#include "base/err.h"
+#include "bridge/wrap/wrap_connect.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ggml-rpc.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    PATIENCE_S = 120, /* a server may compute for long */
+    CHUNK = 1 << 16,
+    HEAD = 9,  /* of a request: the command, and a size */
+    SIZE = 8,  /* of an answer, before it */
+    TAIL = 96, /* the first bytes of a request, with its tensor's shape, and the last, with a size */
+};
+
+/* Commands of ggml's RPC, in its order. */
+enum command {
+    ALLOC_BUFFER,
+    GET_ALIGNMENT,
+    GET_MAX_SIZE,
+    BUFFER_GET_BASE,
+    SET_TENSOR_HASH = 7,
+    GET_TENSOR,
+    COPY_TENSOR,
+    GET_DEVICE_MEMORY = 11,
+    GET_ALLOC_SIZE = 13,
+    HELLO,
+    DEVICE_COUNT,
+};
+
+struct wnw__guard {
+    char name[272];
+    char address[32];
+    struct sockaddr_in at;
+    int64_t patience; /* milliseconds without a byte while an answer is due */
+    int listener;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    bool lost, stopped; /* under `lock`, with `why` */
+    char why[160];
+};
+
+/* One connection of ggml's, and the one to the server. */
+struct relay {
+    struct wnw__guard *g;
+    int down, up; /* up: -1 = the server is lost */
+    /* The request that comes. */
+    uint8_t head[HEAD], first[TAIL], last[SIZE];
+    uint64_t n_seen; /* bytes of it that came, with its head */
+    /* The answer that is due; size 0: none. */
+    enum command command;
+    uint64_t answer, n_answered; /* bytes, with its size */
+    uint8_t *chunk;              /* [CHUNK] */
+};
+
+static uint64_t number(const uint8_t *x, int n)
+{
+    uint64_t value = 0;
+    while (n-- > 0)
+        value = value << 8 | x[n];
+    return value;
+}
+
+static void set_number(uint8_t *x, int n, uint64_t value)
+{
+    for (int i = 0; i < n; i++, value >>= 8)
+        x[i] = (uint8_t)value;
+}
+
+/* ---- Loss ---- */
+
+static void lose(struct relay *r, const char *why)
+{
+    struct wnw__guard *g = r->g;
+    if (r->up >= 0)
+        close(r->up);
+    r->up = -1;
+    pthread_mutex_lock(&g->lock);
+    g->lost = true;
+    snprintf(g->why, sizeof g->why, "%s", why);
+    pthread_mutex_unlock(&g->lock);
+    wnw__log(WNW_LOG_WARN, "winnow: the worker at %s is lost: %s", g->name, why);
+}
+
+static void lose_hung(struct relay *r)
+{
+    char why[64];
+    snprintf(why, sizeof why, "it said nothing for %lld seconds", (long long)r->g->patience / 1000);
+    lose(r, why);
+}
+
+int wnw__guard_check(struct wnw__guard *g)
+{
+    int rc = WNW_OK;
+    pthread_mutex_lock(&g->lock);
+    if (g->lost)
+        rc = wnw__fail(WNW_E_BACKEND,
+                       "the worker at %s is lost: %s; free what is on it, start it again, and load the model "
+                       "again",
+                       g->name, g->why);
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+/* ---- Requests ---- */
+
+static uint64_t request_size(const struct relay *r)
+{
+    return HEAD + number(r->head + 1, 8);
+}
+
+/* Bytes that the server answers, without their size; false: it does not answer. */
+static bool answer_size(const struct relay *r, uint64_t *size)
+{
+    switch ((enum command)r->head[0]) {
+    case ALLOC_BUFFER:
+    case GET_DEVICE_MEMORY:
+        *size = 16;
+        return true;
+    case GET_ALIGNMENT:
+    case GET_MAX_SIZE:
+    case BUFFER_GET_BASE:
+    case GET_ALLOC_SIZE:
+        *size = 8;
+        return true;
+    case SET_TENSOR_HASH:
+    case COPY_TENSOR:
+        *size = 1;
+        return true;
+    case GET_TENSOR:
+        *size = number(r->last, SIZE);
+        return true; /* its last field */
+    case HELLO:
+        *size = 28;
+        return true;
+    case DEVICE_COUNT:
+        *size = 4;
+        return true;
+    }
+    return false;
+}
+
+/* Takes note of bytes of requests; returns how many, which end where an answer is due. */
+static size_t follow(struct relay *r, const uint8_t *x, size_t n)
+{
+    size_t i = 0;
+    while (i < n && r->answer == 0) {
+        if (r->n_seen < HEAD) {
+            r->head[r->n_seen++] = x[i++];
+        } else {
+            const uint64_t at = r->n_seen - HEAD, left = request_size(r) - r->n_seen;
+            const size_t some = left < n - i ? (size_t)left : n - i;
+            for (size_t j = 0; j < some && at + j < TAIL; j++)
+                r->first[at + j] = x[i + j];
+            const size_t kept = some < SIZE ? some : SIZE;
+            memmove(r->last, r->last + kept, SIZE - kept);
+            memcpy(r->last + SIZE - kept, x + i + some - kept, kept);
+            r->n_seen += some;
+            i += some;
+        }
+        if (r->n_seen < HEAD || r->n_seen < request_size(r))
+            continue;
+        uint64_t size;
+        r->n_seen = 0;
+        if (answer_size(r, &size)) {
+            r->command = (enum command)r->head[0];
+            r->answer = SIZE + size;
+            r->n_answered = 0;
+        }
+    }
+    return i;
+}
+
+/* ---- Answers in place of the server ---- */
+
+/* No less than the bytes of the tensor that a request begins with, after the device: extents and strides of its four dimensions. */
+static uint64_t tensor_size(const uint8_t *request)
+{
+    enum { AT = 4 + 20, N = 4 };
+    uint64_t size = 0;
+    for (int i = 0; i < N; i++)
+        size += number(request + AT + 4 * i, 4) * number(request + AT + 4 * (N + i), 4);
+    return size;
+}
+
+/* Byte i of the answer that is due, with its size. Nothing is in memory that is not there; numbers are NaN. */
+static uint8_t substitute(const struct relay *r, uint64_t i)
+{
+    uint8_t x[SIZE + 28] = {0};
+    set_number(x, SIZE, r->answer - SIZE);
+    uint8_t *const body = x + SIZE;
+    switch (r->command) {
+    case GET_TENSOR:
+        return i < SIZE ? x[i] : 0xff;
+    case GET_ALIGNMENT:
+        set_number(body, 8, 128);
+        break;
+    case GET_MAX_SIZE:
+        set_number(body, 8, UINT64_MAX);
+        break;
+    case BUFFER_GET_BASE:
+        set_number(body, 8, 4096);
+        break; /* ggml asks that it is not 0 */
+    case SET_TENSOR_HASH:
+    case COPY_TENSOR:
+        body[0] = 1;
+        break; /* nothing more is to be sent */
+    case GET_ALLOC_SIZE:
+        set_number(body, 8, tensor_size(r->first));
+        break;
+    case HELLO:
+        body[0] = RPC_PROTO_MAJOR_VERSION;
+        body[1] = RPC_PROTO_MINOR_VERSION;
+        body[2] = RPC_PROTO_PATCH_VERSION;
+        break;
+    case ALLOC_BUFFER:
+    case GET_DEVICE_MEMORY:
+    case DEVICE_COUNT:
+        break;
+    }
+    return i < sizeof x ? x[i] : 0;
+}
+
+/* The rest of the answer that is due. false: ggml has closed. */
+static bool answer_instead(struct relay *r)
+{
+    while (r->n_answered < r->answer) {
+        const uint64_t left = r->answer - r->n_answered;
+        const size_t n = left < CHUNK ? (size_t)left : CHUNK;
+        for (size_t i = 0; i < n; i++)
+            r->chunk[i] = substitute(r, r->n_answered + i);
+        if (wnw__connect_send(r->down, r->chunk, n, r->g->patience) != 1)
+            return false;
+        r->n_answered += n;
+    }
+    r->answer = 0;
+    return true;
+}
+
+/* ---- Both ways ---- */
+
+/* From ggml to the server. false: ggml has closed. */
+static bool take_request(struct relay *r)
+{
+    const ssize_t got = recv(r->down, r->chunk, CHUNK, 0);
+    if (got <= 0)
+        return got < 0 && errno == EINTR;
+    const size_t n = follow(r, r->chunk, (size_t)got);
+    if (r->up >= 0) {
+        const int sent = wnw__connect_send(r->up, r->chunk, n, r->g->patience);
+        if (sent == 0)
+            lose(r, "it closed the connection");
+        else if (sent < 0)
+            lose_hung(r);
+    }
+    return n == (size_t)got; /* more before an answer is not ggml's client */
+}
+
+/* From the server to ggml. false: ggml has closed. */
+static bool take_answer(struct relay *r)
+{
+    const ssize_t got = recv(r->up, r->chunk, CHUNK, 0);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return true;
+    if (got <= 0 || r->n_answered + (uint64_t)got > r->answer) {
+        lose(r, got > 0 ? "it said what was not asked" : "it closed the connection");
+        return true;
+    }
+    if (wnw__connect_send(r->down, r->chunk, (size_t)got, r->g->patience) != 1)
+        return false;
+    r->n_answered += (uint64_t)got;
+    if (r->n_answered == r->answer)
+        r->answer = 0;
+    return true;
+}
+
+static void relay_run(struct relay *r)
+{
+    bool open = true;
+    while (open) {
+        if (r->up < 0 && r->answer > 0) {
+            open = answer_instead(r);
+            continue;
+        }
+        struct pollfd p[] = {{.fd = r->down, .events = r->answer > 0 ? 0 : POLLIN},
+                             {.fd = r->up, .events = POLLIN}}; /* -1 is passed over */
+        const int n = poll(p, 2, r->answer > 0 ? (int)r->g->patience : -1);
+        if (n == 0)
+            lose_hung(r);
+        if (n <= 0)
+            continue;
+        if (p[1].revents)
+            open = take_answer(r);
+        else
+            open = p[0].revents & POLLIN ? take_request(r) : false;
+    }
+}
+
+/* Whether the other side of a connection is this process: a relay is for no other. */
+static bool is_own(int fd)
+{
+    struct sockaddr_in far, near;
+    socklen_t size = sizeof far;
+    if (getpeername(fd, (struct sockaddr *)&far, &size) != 0)
+        return false;
+    const long most = sysconf(_SC_OPEN_MAX);
+    for (int other = 0; other < (most > 0 && most < 65536 ? (int)most : 65536); other++) {
+        size = sizeof near;
+        if (getsockname(other, (struct sockaddr *)&near, &size) == 0 && near.sin_family == AF_INET &&
+            near.sin_port == far.sin_port && near.sin_addr.s_addr == far.sin_addr.s_addr)
+            return true;
+    }
+    return false;
+}
+
+/* A connection of ggml's, which is new, so that nothing of an earlier one is on the server. */
+static void serve(struct wnw__guard *g, int down)
+{
+    struct relay r = {.g = g, .down = down, .up = -1, .chunk = malloc(CHUNK)};
+    if (!r.chunk || !is_own(down)) {
+        free(r.chunk);
+        return;
+    }
+    wnw__connect_quick(down);
+    if (wnw__connect_dial(&r.up, &g->at, g->name) == WNW_OK) {
+        pthread_mutex_lock(&g->lock);
+        g->lost = false;
+        pthread_mutex_unlock(&g->lock);
+        /* It was greeted, and so answers the first request in its place here. */
+        const int up = r.up;
+        r.up = -1;
+        uint8_t hello[HEAD + 24];
+        size_t n = 0;
+        while (n < sizeof hello) {
+            const ssize_t got = recv(down, hello + n, sizeof hello - n, 0);
+            if (got <= 0)
+                break;
+            n += (size_t)got;
+        }
+        follow(&r, hello, n);
+        if (r.answer > 0 && r.command == HELLO && answer_instead(&r)) {
+            r.up = up;
+        } else {
+            close(up);
+            free(r.chunk);
+            return;
+        }
+    } else {
+        lose(&r, wnw_last_error());
+    }
+    relay_run(&r);
+    if (r.up >= 0)
+        close(r.up);
+    free(r.chunk);
+}
+
+static void *run(void *context)
+{
+    struct wnw__guard *g = context;
+    for (;;) {
+        const int down = accept4(g->listener, NULL, NULL, SOCK_CLOEXEC);
+        pthread_mutex_lock(&g->lock);
+        const bool stopped = g->stopped;
+        pthread_mutex_unlock(&g->lock);
+        if (down >= 0) {
+            if (!stopped)
+                serve(g, down);
+            close(down);
+        }
+        if (stopped || (down < 0 && errno != EINTR && errno != ECONNABORTED && errno != EMFILE))
+            return NULL;
+    }
+}
+
+/* ---- Starting ---- */
+
+static int listen_here(struct wnw__guard *g)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    g->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (g->listener < 0 || bind(g->listener, (const struct sockaddr *)&at, size) != 0 ||
+        listen(g->listener, 4) != 0 || getsockname(g->listener, (struct sockaddr *)&at, &size) != 0)
+        return wnw__fail(WNW_E_BACKEND, "no socket on the loopback interface for %s: %s", g->name,
+                         strerror(errno));
+    snprintf(g->address, sizeof g->address, "127.0.0.1:%d", (int)ntohs(at.sin_port));
+    return WNW_OK;
+}
+
+/* Signals are for the program's own threads. */
+static int start_thread(struct wnw__guard *g)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    const int failed = pthread_create(&g->thread, NULL, run, g);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? wnw__fail(WNW_E_NOMEM, "no thread for %s", g->name) : WNW_OK;
+}
+
+/* Seconds of WINNOW_WORKER_SECONDS, as milliseconds. */
+static int64_t patience_ms(void)
+{
+    const char *text = getenv("WINNOW_WORKER_SECONDS");
+    char *end = NULL;
+    const long s = text ? strtol(text, &end, 10) : PATIENCE_S;
+    if (!text || (*text && !*end && s >= 1 && s <= 86400))
+        return (int64_t)s * 1000;
+    wnw__log(WNW_LOG_WARN, "winnow: WINNOW_WORKER_SECONDS is 1 to 86400, not '%s'; it is taken for %d", text,
+             PATIENCE_S);
+    return (int64_t)PATIENCE_S * 1000;
+}
+
+int wnw__guard_start(struct wnw__guard **out, const struct sockaddr_in *at, const char *name)
+{
+    int fd;
+    *out = NULL;
+    WNW_TRY(wnw__connect_dial(&fd, at, name));
+    close(fd);
+    struct wnw__guard *g = calloc(1, sizeof *g);
+    if (!g)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %s", name);
+    snprintf(g->name, sizeof g->name, "%s", name);
+    g->at = *at;
+    g->patience = patience_ms();
+    g->listener = -1;
+    if (pthread_mutex_init(&g->lock, NULL) != 0) {
+        free(g);
+        return wnw__fail(WNW_E_NOMEM, "no lock for %s", name);
+    }
+    int rc = listen_here(g);
+    if (rc == WNW_OK)
+        rc = start_thread(g);
+    if (rc != WNW_OK) {
+        if (g->listener >= 0)
+            close(g->listener);
+        pthread_mutex_destroy(&g->lock);
+        free(g);
+        return rc;
+    }
+    *out = g;
+    return WNW_OK;
+}
+
+void wnw__guard_stop(struct wnw__guard *g)
+{
+    if (!g)
+        return;
+    pthread_mutex_lock(&g->lock);
+    g->stopped = true;
+    pthread_mutex_unlock(&g->lock);
+    shutdown(g->listener, SHUT_RDWR);
+    pthread_join(g->thread, NULL);
+    close(g->listener);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
+const char *wnw__guard_address(const struct wnw__guard *g)
+{
+    return g->address;
+}
+
+const char *wnw__guard_name(const struct wnw__guard *g)
+{
+    return g->name;
+}
+
+bool wnw__guard_is_at(const struct wnw__guard *g, const struct sockaddr_in *at)
+{
+    return g->at.sin_port == at->sin_port && g->at.sin_addr.s_addr == at->sin_addr.s_addr;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* What a graph does with the layers of a cache on a wrapped device, and what the layers become. */
+#include "bridge/wrap/wrap.h"
+
+#include <stdlib.h>
+
+/* Whether our graph can compute it: keys of all heads in one row each, values too, and no slopes by head. */
+static bool suits(const struct wnw__bridge_flash *f)
+{
+    const struct wnw__bridge_layer *l = f->layer;
+    return f->what.max_bias == 0.0f && f->mask && f->mask->type == GGML_TYPE_F16 && !f->shape.transposed &&
+           (!l->v.base || f->shape.n_head * f->shape.d_v == l->v.n_embd);
+}
+
+static void sort_nodes(struct wnw__wrap_look *look)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
+        struct ggml_tensor *node = ggml_graph_node(look->graph, i);
+        struct wnw__bridge_tensor *t = wnw__bridge_touched(node);
+        struct wnw__bridge_flash *f = &look->flash[look->n_flash];
+        if (!t)
+            continue;
+        if (wnw__bridge_flash_of(node, f) && suits(f) &&
+            (f->layer->kind != WNW_BRIDGE_RAGGED || wnw__bridge_has_shape(f->layer, &f->shape)))
+            look->n_flash++;
+        else if (wnw__bridge_is_row_store(node, t))
+            look->stores[look->n_store++] = (struct wnw__wrap_store){.node = node, .t = t};
+        else
+            wnw__bridge_mark_unknown(node);
+    }
+}
+
+/* Decides what layers become that no graph had before. */
+static void decide(struct wnw__wrap_look *look)
+{
+    for (int32_t i = 0; i < look->n_flash; i++) {
+        const struct wnw__bridge_flash *f = &look->flash[i];
+        struct wnw__bridge_layer *l = f->layer;
+        if (l->kind != WNW_BRIDGE_UNSEEN || l->unknown)
+            continue;
+        l->n_head = f->shape.n_head;
+        l->d_k = f->shape.d_k;
+        l->d_v = f->shape.d_v;
+        l->v_in_keys = f->shape.v_in_keys;
+        l->kind = WNW_BRIDGE_RAGGED;
+    }
+    /* Readers of one layer that differ leave it as it is. */
+    for (int32_t i = 0; i < look->n_flash; i++)
+        if (!wnw__bridge_has_shape(look->flash[i].layer, &look->flash[i].shape))
+            look->flash[i].layer->kind = WNW_BRIDGE_PLAIN;
+}
+
+/* Counts the layers that the graph decides about, and tells of them once. */
+static void tell(struct wnw__bridge_backend *b, struct wnw__wrap_look *look)
+{
+    int32_t n_ragged = 0, n_plain = 0;
+    const struct ggml_tensor *stranger = NULL;
+    for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(look->graph, i);
+        const struct wnw__bridge_tensor *t = wnw__bridge_touched(node);
+        if (!t)
+            continue;
+        struct wnw__bridge_layer *l = t->layer;
+        if (l->kind == WNW_BRIDGE_UNSEEN) {
+            l->kind = WNW_BRIDGE_PLAIN;
+            stranger = node;
+        }
+        if (l->kind == WNW_BRIDGE_PLAIN)
+            n_plain += !l->wrap->told;
+        else
+            n_ragged += !l->wrap->told;
+        l->wrap->told = true;
+    }
+    if (stranger)
+        b->stranger = ggml_op_name(stranger->op);
+    if (n_ragged + n_plain > 0)
+        wnw__log(WNW_LOG_INFO, "winnow: layers with a ragged cache: %d, left as they are: %d", (int)n_ragged,
+                 (int)n_plain);
+}
+
+/* Layers that become ragged now: with rows whose parts a head had dropped, or all of them. */
+static int begin_rows(const struct wnw__wrap_look *look, bool at_once)
+{
+    for (int32_t i = 0; i < look->n_flash; i++) {
+        struct wnw__bridge_layer *l = look->flash[i].layer;
+        if (l->kind == WNW_BRIDGE_RAGGED && (at_once || l->wrap->holes))
+            WNW_TRY(wnw__wrap_rows_begin(l));
+    }
+    return WNW_OK;
+}
+
+/* A layer's node that is not known cannot be computed in one graph with our stores and attention over the layer. */
+static int check_mixed(struct wnw__wrap_look *look)
+{
+    for (int32_t i = 0; i < look->n_flash + look->n_store; i++) {
+        const struct wnw__bridge_layer *l =
+            i < look->n_flash ? look->flash[i].layer : look->stores[i - look->n_flash].t->layer;
+        look->ragged = look->ragged || l->wrap->ragged;
+        if (l->unknown && l->wrap->ragged)
+            return wnw__fail(WNW_E_UNSUPPORTED,
+                             "a graph has a node on the ragged layer %d that we do not know", (int)l->il);
+        if (l->lost)
+            return wnw__fail(WNW_E_NOMEM, "rows of layer %d were lost", (int)l->il);
+    }
+    return WNW_OK;
+}
+
+/* Layers with such nodes are brought to libllama's layout. */
+static int spread_unknown(struct wnw__wrap_look *look)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
+        const struct wnw__bridge_tensor *t = wnw__bridge_touched(ggml_graph_node(look->graph, i));
+        if (t && t->layer->unknown && t->layer->wrap->settled)
+            WNW_TRY(wnw__wrap_rows_spread(t->layer));
+    }
+    return WNW_OK;
+}
+
+static void forget_unknown(struct wnw__wrap_look *look)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
+        const struct wnw__bridge_tensor *t = wnw__bridge_touched(ggml_graph_node(look->graph, i));
+        if (t)
+            t->layer->unknown = false;
+    }
+}
+
+/* Sorts the graph's nodes, and decides about layers. */
+static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    const size_t n = (size_t)ggml_graph_n_nodes(graph) + 1;
+    int rc = WNW_OK;
+    *look = (struct wnw__wrap_look){.graph = graph};
+    look->flash = calloc(n, sizeof *look->flash);
+    look->stores = calloc(n, sizeof *look->stores);
+    if (!look->flash || !look->stores)
+        return wnw__fail(WNW_E_NOMEM, "no memory to look at a graph of %zu nodes", n);
+    sort_nodes(look);
+    for (int32_t i = 0; i < look->n_store && rc == WNW_OK; i++)
+        rc = wnw__bridge_backend_see(b, look->stores[i].t->layer->cache);
+    for (int32_t i = 0; i < look->n_flash && rc == WNW_OK; i++)
+        rc = wnw__bridge_backend_see(b, look->flash[i].layer->cache);
+    if (rc != WNW_OK)
+        return rc;
+    decide(look);
+    tell(b, look);
+    return WNW_OK;
+}
+
+int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    int rc = look_at(look, b, graph);
+    if (rc == WNW_OK)
+        rc = begin_rows(look, b->wrap->at_once);
+    if (rc == WNW_OK)
+        rc = check_mixed(look);
+    if (rc == WNW_OK)
+        rc = spread_unknown(look);
+    forget_unknown(look);
+    return rc;
+}
+
+void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    struct wnw__wrap_look look;
+    if (look_at(&look, b, graph) != WNW_OK)
+        wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+    forget_unknown(&look);
+    wnw__wrap_look_free(&look);
+}
+
+void wnw__wrap_look_free(struct wnw__wrap_look *look)
+{
+    free(look->flash);
+    free(look->stores);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A plan for layers on X. Their entries are fetched into the host's cache, which planning and dropping know (watch/plan.c).
+ * What these changed there is done on X afterwards: entries that went are dropped, and those that were written into are sent back.
+ */
+#include "bridge/bridge_impl.h"
+#include "bridge/wrap/wrap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- Numbers that entries keep ---- */
+
+static size_t n_numbers(const struct wnw__bridge_layer *l)
+{
+    return (size_t)l->k.n_stream * (size_t)l->k.n_cell * (size_t)l->n_head;
+}
+
+/* Room for a number of each entry; NULL: no memory. */
+static float *need_numbers(const struct wnw__bridge_layer *l, float **numbers, float empty)
+{
+    if (*numbers)
+        return *numbers;
+    *numbers = malloc(n_numbers(l) * sizeof **numbers);
+    for (size_t i = 0; *numbers && i < n_numbers(l); i++)
+        (*numbers)[i] = empty;
+    return *numbers;
+}
+
+void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride)
+{
+    float *to = need_numbers(l, &l->wrap->gate, NAN);
+    for (int32_t ih = 0; to && ih < l->n_head; ih++)
+        to[cell * l->n_head + ih] = score[ih * stride];
+}
+
+/* The place of entry e of a head among such numbers. */
+static int64_t place_of(const struct wnw__bridge_layer *l, int32_t i, int32_t e)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const int64_t cell = (int64_t)(i / l->n_head) * l->k.n_cell + kv->pos[kv->off[i] + e];
+    return cell * l->n_head + i % l->n_head;
+}
+
+/* Gives entries their numbers of one kind. */
+static int fill_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, const float *numbers)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    if (!numbers)
+        return WNW_OK;
+    WNW_TRY(wnw__cache_set_aux(&l->rows, kind, 1));
+    for (int32_t i = 0; i < l->rows.n_head_kv; i++)
+        for (int32_t e = 0; e < kv->len[i]; e++)
+            wnw__cache_aux(kv, kind, 0)[kv->off[i] + e] = numbers[place_of(l, i, e)];
+    return WNW_OK;
+}
+
+/* Notes which entries are settled now. */
+static int take_settled(struct wnw__bridge_layer *l)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    if (l->rows.aux_planes[WNW_AUX_SETTLED] == 0)
+        return WNW_OK;
+    float *to = need_numbers(l, &l->wrap->settled_marks, 0.0f);
+    if (!to)
+        return wnw__fail(WNW_E_NOMEM, "no memory for what is settled of layer %d", (int)l->il);
+    for (int32_t i = 0; i < l->rows.n_head_kv; i++)
+        for (int32_t e = 0; e < kv->len[i]; e++)
+            to[place_of(l, i, e)] = wnw__cache_aux(kv, WNW_AUX_SETTLED, 0)[kv->off[i] + e];
+    return WNW_OK;
+}
+
+/* ---- From X ---- */
+
+/* Makes the host's entries for those of a head. A rectangular layer may have fewer rows than cells were noted. */
+static int place_head(struct wnw__bridge_layer *l, int32_t stream, int32_t ih)
+{
+    const struct wnw__wrap_layer *w = l->wrap;
+    const int32_t i = stream * l->n_head + ih;
+    int32_t *cell, n;
+    WNW_TRY(wnw__wrap_list(l, stream, ih, &cell, &n));
+    while (!w->ragged && n > 0 && (int64_t)stream * l->k.n_cell + cell[n - 1] >= w->rows)
+        n--;
+    const int rc = n > 0 ? wnw__cache_place(&l->rows, 0, i, i + 1, cell, n) : WNW_OK;
+    free(cell);
+    return rc;
+}
+
+/* The row of X's storage that has entry e of a head. A rectangular layer has them in the order of such numbers. */
+static int64_t row_of(const struct wnw__bridge_layer *l, int32_t i, int32_t e)
+{
+    return l->wrap->ragged ? l->wrap->heads[i].row[e] : place_of(l, i, e);
+}
+
+static int fetch_rows(struct wnw__bridge_layer *l, bool is_v)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const size_t bytes = is_v ? l->rows.v_row_bytes : l->rows.row_bytes;
+    uint8_t *rows, *to = is_v ? kv->v : kv->k;
+    if (bytes == 0)
+        return WNW_OK;
+    WNW_TRY(wnw__wrap_rows_fetch(l, is_v, &rows));
+    for (int32_t i = 0; i < l->rows.n_head_kv; i++)
+        for (int32_t e = 0; e < kv->len[i]; e++)
+            memcpy(to + (size_t)(kv->off[i] + e) * bytes, rows + (size_t)row_of(l, i, e) * bytes, bytes);
+    free(rows);
+    return WNW_OK;
+}
+
+static int fetch_layer(struct wnw__bridge_layer *l)
+{
+    struct wnw__wrap_layer *w = l->wrap;
+    if (w->holes)
+        WNW_TRY(wnw__wrap_rows_begin(l));
+    WNW_TRY(wnw__wrap_layer_note(l));
+    WNW_TRY(wnw__cache_init_rows(&l->rows, l->k.n_stream * l->n_head, ggml_row_size(l->k.type, l->d_k),
+                                 l->v.base ? ggml_row_size(l->v.type, l->d_v) : 0));
+    for (int32_t s = 0; s < l->k.n_stream; s++)
+        for (int32_t ih = 0; ih < l->n_head; ih++)
+            WNW_TRY(place_head(l, s, ih));
+    for (int is_v = 0; is_v < 2; is_v++)
+        WNW_TRY(fetch_rows(l, is_v));
+    WNW_TRY(fill_numbers(l, WNW_AUX_GATE, w->gate));
+    return fill_numbers(l, WNW_AUX_SETTLED, w->settled_marks);
+}
+
+int wnw__wrap_mirror_begin(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c)
+{
+    struct wnw__wrap_run *r = b->wrap;
+    ggml_backend_synchronize(r->x);
+    r->planned = c;
+    wnw__wrap_host_show(&r->plan_host, true);
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        struct wnw__bridge_layer *l = c->layers[i];
+        if (!wnw__bridge_acts_on(b, l))
+            continue;
+        WNW_TRY(fetch_layer(l));
+        WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->facts.factors));
+        if (wnw_policy_needs(b->watch.policy).flags & WNW_NEED_PROJ_NORM)
+            WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->facts.wo));
+    }
+    return WNW_OK;
+}
+
+/* ---- To X ---- */
+
+/* Drops on X what the host's head no longer has. */
+static int drop_head(struct wnw__bridge_layer *l, int32_t stream, int32_t ih)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const int32_t i = stream * l->n_head + ih, *has = kv->pos + kv->off[i];
+    int32_t *cell, n, n_out = 0;
+    WNW_TRY(wnw__wrap_list(l, stream, ih, &cell, &n));
+    for (int32_t j = 0, e = 0; j < n; j++) {
+        while (e < kv->len[i] && has[e] < cell[j])
+            e++;
+        if (e == kv->len[i] || has[e] != cell[j])
+            cell[n_out++] = cell[j];
+    }
+    const int rc = n_out > 0 ? wnw__wrap_rows_drop(l, stream, ih, cell, n_out) : WNW_OK;
+    free(cell);
+    return rc;
+}
+
+static int give_layer(struct wnw__bridge_layer *l, bool written)
+{
+    for (int32_t s = 0; s < l->k.n_stream; s++)
+        for (int32_t ih = 0; ih < l->n_head; ih++)
+            WNW_TRY(drop_head(l, s, ih));
+    WNW_TRY(take_settled(l));
+    return written ? wnw__wrap_rows_put(l) : WNW_OK;
+}
+
+int wnw__wrap_mirror_end(struct wnw__bridge_backend *b, int rc, bool written)
+{
+    struct wnw__wrap_run *r = b->wrap;
+    for (int32_t i = 0; r->planned && i < r->planned->n_layer; i++) {
+        struct wnw__bridge_layer *l = r->planned->layers[i];
+        if (l->rows.n_head_kv == 0)
+            continue;
+        if (rc == WNW_OK)
+            rc = give_layer(l, written);
+        wnw__cache_free(&l->rows);
+        l->rows = (struct wnw__cache){0};
+    }
+    wnw__wrap_host_free(&r->plan_host);
+    r->planned = NULL;
+    return rc;
+}

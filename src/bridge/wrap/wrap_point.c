@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of X in a graph: libllama's tensors of rectangular layers point to it while X computes, and our own tensors get room. */
+#include "bridge/wrap/wrap.h"
+
+#include <stdlib.h>
+
+int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, size_t size)
+{
+    if (m->buffer && size <= m->size)
+        return WNW_OK;
+    ggml_backend_synchronize(r->x); /* it may still read what is there */
+    wnw__wrap_buffer_drop(r->w, m->buffer);
+    *m = (struct wnw__wrap_memory){0};
+    WNW_TRY(wnw__wrap_buffer_new(&m->buffer, r->w, size + size / 4 + 256));
+    m->size = size + size / 4 + 256;
+    return WNW_OK;
+}
+
+/* ---- Pointing tensors to their memory ---- */
+
+/* A tensor of libllama's, as it was. */
+struct pointed {
+    struct ggml_tensor *t;
+    ggml_backend_buffer_t buffer;
+    void *data;
+    int64_t ne1, ne2;
+};
+
+struct points {
+    struct pointed *list;
+    size_t n, cap;
+    bool failed;
+};
+
+/* The rectangular layer that t is of; NULL: none, or its rows are in the ragged form. */
+static struct wnw__bridge_tensor *rectangular(const struct ggml_tensor *t)
+{
+    struct wnw__bridge_tensor *mine = t ? wnw__bridge_tensor_of(t) : NULL;
+    return mine && mine->layer->wrap && !mine->layer->wrap->settled ? mine : NULL;
+}
+
+static void collect(struct points *p, struct ggml_tensor *t)
+{
+    if (!rectangular(t) || p->failed)
+        return;
+    if (p->n == p->cap) {
+        const size_t cap = p->cap > 0 ? 2 * p->cap : 256;
+        struct pointed *more = realloc(p->list, cap * sizeof *more);
+        p->failed = !more;
+        if (!more)
+            return;
+        p->list = more;
+        p->cap = cap;
+    }
+    p->list[p->n++] = (struct pointed){.t = t};
+    if (t->view_src)
+        collect(p, t->view_src);
+}
+
+/* Grows a layer to what a tensor of it reaches. */
+static int reach(const struct ggml_tensor *t)
+{
+    struct wnw__bridge_tensor *mine = rectangular(t);
+    if (!mine)
+        return WNW_OK;
+    const size_t row = ggml_row_size(mine->type, mine->n_embd);
+    const size_t end = (size_t)((const uint8_t *)t->data - mine->base) + ggml_nbytes(t);
+    return wnw__wrap_rect_grow(mine->layer, (int64_t)((end + row - 1) / row));
+}
+
+/* Collects what X will look at, and makes room for it. A store reaches no further than the attention that reads it. */
+static int collect_all(struct points *p, struct ggml_cgraph *graph)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (wnw__bridge_is_view(node))
+            continue;
+        const bool is_store = wnw__bridge_is_op(node, "SET_ROWS");
+        const struct wnw__bridge_tensor *to = rectangular(node);
+        const bool rows = is_store && to && node->ne[0] == to->n_embd;
+        collect(p, node);
+        if (!rows)
+            WNW_TRY(reach(node));
+        for (int s = 0; s < GGML_MAX_SRC; s++) {
+            if (!node->src[s])
+                continue;
+            collect(p, node->src[s]);
+            if (!rows || s != 2)
+                WNW_TRY(reach(node->src[s]));
+        }
+    }
+    return p->failed ? wnw__fail(WNW_E_NOMEM, "no memory to note the tensors of a graph") : WNW_OK;
+}
+
+static int point_one(struct pointed *p)
+{
+    struct ggml_tensor *t = p->t;
+    const struct wnw__bridge_tensor *mine = t->view_src ? t->view_src->extra : t->extra;
+    const struct wnw__wrap_layer *w = mine->layer->wrap;
+    const size_t row = ggml_row_size(mine->type, mine->n_embd);
+    if (w->buffer && t->buffer == w->buffer) { /* it is there twice */
+        p->t = NULL;
+        return WNW_OK;
+    }
+    p->buffer = t->buffer;
+    p->data = t->data;
+    p->ne1 = t->ne[1];
+    p->ne2 = t->ne[2];
+    if (!w->buffer) /* nothing reads it: a store without an attention */
+        WNW_TRY(wnw__wrap_rect_grow(mine->layer, 1));
+    const size_t at = (size_t)((const uint8_t *)t->data - mine->base);
+    t->buffer = w->buffer;
+    t->data = wnw__wrap_layer_at(w, mine->is_v) + at;
+    if (at + ggml_nbytes(t) > (size_t)w->rows * row) { /* X checks that it has the whole tensor */
+        t->ne[1] = w->rows - (int64_t)(at / row);
+        t->ne[2] = 1;
+    }
+    return WNW_OK;
+}
+
+static void point_back(const struct pointed *p)
+{
+    p->t->buffer = p->buffer;
+    p->t->data = p->data;
+    p->t->ne[1] = p->ne1;
+    p->t->ne[2] = p->ne2;
+}
+
+enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *graph,
+                                   struct ggml_cgraph *run)
+{
+    struct points p = {0};
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    size_t n = 0;
+    int rc = collect_all(&p, graph);
+    for (; rc == WNW_OK && n < p.n; n++)
+        rc = point_one(&p.list[n]);
+    if (rc == WNW_OK)
+        status = r->x->iface.graph_compute(r->x, run);
+    else
+        wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+    while (n > 0)
+        if (p.list[--n].t)
+            point_back(&p.list[n]);
+    free(p.list);
+    return status;
+}
