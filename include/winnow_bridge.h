@@ -38,6 +38,8 @@ WNW_API int wnw_bridge_wrap(const char *names);
  * name in ggml's registry; NULL: a GPU where there is one, else the CPU with winnow's kernels. Anyone who can connect can run code in this
  * process. Returns only errors: E_ARG, E_BACKEND. */
 WNW_API int wnw_bridge_worker(const char *address, const char *device, int32_t n_threads);
+/* Whether a text is an address "HOST:PORT" with a port from 1 to 65535, in digits alone. */
+WNW_API bool wnw_bridge_is_address(const char *text);
 /* Whether only programs of this machine can connect to an address "HOST:PORT". */
 WNW_API bool wnw_bridge_is_loopback(const char *address);
 

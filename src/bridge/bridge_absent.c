@@ -172,6 +172,12 @@ int wnw_bridge_worker(const char *address, const char *device, int32_t n_threads
     return absent();
 }
 
+bool wnw_bridge_is_address(const char *text)
+{
+    (void)text;
+    return false;
+}
+
 bool wnw_bridge_is_loopback(const char *address)
 {
     (void)address;
