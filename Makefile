@@ -48,6 +48,7 @@ test: ## build everything and run all tests
 test-ready:
 	$(MAKE) setup
 	$(if $(SERVER),scripts/setup.sh server clients || echo "make test: goes on without llama.cpp's server or its clients" >&2)
+	$(if $(SERVER),scripts/setup.sh chains || echo "make test: goes on without LangChain and LlamaIndex" >&2)
 	$(if $(SERVER),scripts/setup.sh wheel || echo "make test: goes on without the Python package" >&2)
 	$(MAKE) configure
 	cmake --build "$(BUILD)" -j $(JOBS)

@@ -532,7 +532,14 @@ static double share_kept(const struct app_job *job)
     return kept < 1 ? kept : 1;
 }
 
-/* Chooses the policy from the other fields of job->run. */
+/* Whether `auto` may read in chunks by itself. */
+static bool may_chunk(const struct app_job *job)
+{
+    return job->reads_once && !job->args->evict && job->args->kv_peak <= 0 && !asks_quality(job->args) &&
+           !job->no_profiles;
+}
+
+/* Chooses the policy from the other fields of job->run, and chunks with it. */
 static int choose_policy(struct app_job *job)
 {
     wnw_policy_facts facts = wnw_policy_facts_default();
@@ -542,6 +549,11 @@ static int choose_policy(struct app_job *job)
     facts.kept = share_kept(job);
     facts.n_tokens = app_job_n_compressed(job);
     facts.was_read = job->was_read;
+    job->own_chunk = may_chunk(job) ? wnw_policy_chunk(&facts) : 0;
+    if (job->own_chunk > 0) {
+        job->run.phase = facts.phase = WNW_PHASE_CHUNK;
+        job->run.chunk = job->own_chunk;
+    }
     const int rc = asks_quality(job->args) ? choose_keeping(job, &facts)
                                            : app_auto_choose(&job->policy, &job->choice, &facts);
     return rc == APP_OK ? app_job_allowed(job->policy, &job->run, app_job_when(job->args)) : rc;
@@ -716,6 +728,11 @@ void app_job_notes(const struct app_job *job)
     if (job->kv.automatic)
         app_kv_tell(&job->kv, (uint64_t)job->args->kv_bytes, app_job_n_compressed(job), &job->info);
     app_peak_tell(&job->peak, job->args, job->kv_bytes_peak - job->kv_bytes_swa);
+    if (job->own_chunk > 0)
+        app_note("read in chunks of %d tokens, because the prompt is long: %.2f MiB were used of %.2f; "
+                 "--evict end reads it whole",
+                 job->own_chunk, (double)(job->kv_bytes_peak - job->kv_bytes_swa) / 1048576.0,
+                 (double)job->kv_bytes_full / 1048576.0);
     if (job->size_ignored)
         app_note("the policy keeps everything, the given size has no effect");
     app_note_lines("warning: ", job->remarks.s);
@@ -723,8 +740,8 @@ void app_job_notes(const struct app_job *job)
 
 json_t *app_job_chunks(const struct app_job *job)
 {
-    if ((job->args->kv_peak <= 0 && !(job->args->chunk_slack > 0)) || job->run.phase != WNW_PHASE_CHUNK ||
-        !job->policy || wnw_policy_is_full(job->policy))
+    if ((job->args->kv_peak <= 0 && !(job->args->chunk_slack > 0) && job->own_chunk == 0) ||
+        job->run.phase != WNW_PHASE_CHUNK || !job->policy || wnw_policy_is_full(job->policy))
         return NULL;
     return json_pack("{s:o, s:f, s:I}", "chunk",
                      job->run.chunk > 0 ? json_integer(job->run.chunk) : json_null(), "slack",

@@ -32,6 +32,9 @@ struct app_job {
     wnw_run_more more; /* of `run` */
     struct app_kv kv;
     struct app_peak peak; /* what --kv-peak led to */
+    bool
+        reads_once; /* one prompt is read and answered, and nothing is stored: `auto` may read it in chunks */
+    int32_t own_chunk; /* tokens of a chunk if `auto` has decided so, else 0 */
     wnw_attn attn;
     wnw_mask_phase mask_phase;
     wnw_mask_form mask_form;

@@ -96,14 +96,28 @@ static bool find_cost(const struct costs *c, const char *recipe, char copy[1024]
 
 /* ---- Pieces of the page ---- */
 
-/* Prints a paper with each "arXiv 2404.14469" turned into a link. */
+/* Where the name of the paper begins that ends at `end`: after another one of the same text. */
+static const char *name_of_paper(const char *text, const char *end)
+{
+    static const char *const between[] = {"; ", ", and ", "heads after "};
+    const char *name = text;
+    for (size_t i = 0; i < sizeof between / sizeof *between; i++)
+        for (const char *at = text; (at = strstr(at, between[i])) != NULL && at < end;) {
+            at += strlen(between[i]);
+            name = at > name && at < end ? at : name;
+        }
+    return name;
+}
+
+/* Prints papers, with the name before each ", arXiv 2404.14469" as a link. */
 static void print_paper(const char *paper)
 {
+    static const char mark[] = ", arXiv ";
     const char *at = paper, *id;
-    while ((id = strstr(at, "arXiv ")) != NULL) {
-        const char *number = id + strlen("arXiv ");
+    while ((id = strstr(at, mark)) != NULL) {
+        const char *number = id + strlen(mark), *name = name_of_paper(at, id);
         const size_t len = strspn(number, "0123456789.");
-        printf("%.*s[arXiv %.*s](https://arxiv.org/abs/%.*s)", (int)(id - at), at, (int)len, number, (int)len,
+        printf("%.*s[%.*s](https://arxiv.org/abs/%.*s)", (int)(name - at), at, (int)(id - name), name, (int)len,
                number);
         at = number + len;
     }
@@ -283,13 +297,13 @@ static void print_parity(void)
 {
     wnw_method_info info = {WNW_INIT(wnw_method_info)};
     puts("\n## Parity presets\n\nSettings of other programs (`kvpress-`) and of comparisons inside one paper "
-         "(`paper-`).\n\n| preset | what it reproduces | recipe | paper |\n|---|---|---|---|");
+         "(`paper-`).\n`winnow methods NAME` prints all options.\n\n"
+         "| preset | what it reproduces | recipe | paper |\n|---|---|---|---|");
     for (int32_t i = 0; next_of_kind(&i, "parity preset", &info);) {
         printf("| `%s` | ", info.name);
         print_cell(info.about);
         fputs(" | ", stdout);
-        print_recipe(info.name);
-        fputs(" | ", stdout);
+        printf("`%s` | ", info.recipe);
         print_cell(info.paper);
         puts(" |");
     }

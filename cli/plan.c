@@ -158,6 +158,9 @@ static int write_plan(const struct app_job *job, const wnw_plan *plan)
     json_t *o = plan_json(job, plan);
     rc = app_out_json(&out, o);
     json_decref(o);
+    const int status = rc == APP_OK ? wnw_model_check_files(job->model) : WNW_OK;
+    if (status != WNW_OK)
+        rc = app_fail_status(status);
     return rc == APP_OK ? app_out_commit(&out) : rc;
 }
 

@@ -40,6 +40,7 @@ static int start(struct app_job *job, struct cli_store_use *use, const struct cl
     job->start_ms = app_now_ms();
     if (args->store)
         return cli_store_use_begin(use, job, args);
+    job->reads_once = true;
     rc = app_job_session(job);
     job->start_ms = app_now_ms();
     return rc;

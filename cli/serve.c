@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/devices.h"
 #include "cli/serve_documents.h"
+#include "cli/serve_rest.h"
 #include "winnow_bridge.h"
 
 #include <arpa/inet.h>
@@ -23,79 +24,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Options of the server that would move a document's cells, or lose them. */
-static const char *const no_documents[] = {"--context-shift", "--cache-reuse", "--sleep-idle-seconds", NULL};
-/* What says the same in the environment. */
-static const char *const no_documents_set[] = {"LLAMA_ARG_CONTEXT_SHIFT", "LLAMA_ARG_CACHE_REUSE", NULL};
-
-/* Options of the server by which it computes another model than its file says. What is stored names the file's model alone. */
-static const char *const changes_model[] = {"--lora",
-                                            "--lora-scaled",
-                                            "--lora-init-without-apply",
-                                            "--control-vector",
-                                            "--control-vector-scaled",
-                                            "--control-vector-layer-range",
-                                            "--override-kv",
-                                            "--rope-scaling",
-                                            "--rope-scale",
-                                            "--rope-freq-base",
-                                            "--rope-freq-scale",
-                                            "--yarn-orig-ctx",
-                                            "--yarn-ext-factor",
-                                            "--yarn-attn-factor",
-                                            "--yarn-beta-slow",
-                                            "--yarn-beta-fast",
-                                            NULL};
-static const char *const changes_model_set[] = {"LLAMA_ARG_ROPE_SCALING_TYPE", "LLAMA_ARG_ROPE_SCALE",
-                                                "LLAMA_ARG_ROPE_FREQ_BASE",    "LLAMA_ARG_ROPE_FREQ_SCALE",
-                                                "LLAMA_ARG_YARN_ORIG_CTX",     "LLAMA_ARG_YARN_EXT_FACTOR",
-                                                "LLAMA_ARG_YARN_ATTN_FACTOR",  "LLAMA_ARG_YARN_BETA_SLOW",
-                                                "LLAMA_ARG_YARN_BETA_FAST",    NULL};
-
-/* Options of the server that are ours to give, in all their names. */
-static const char *const taken[] = {"-m",
-                                    "--model",
-                                    "-mu",
-                                    "--model-url",
-                                    "-dr",
-                                    "--docker-repo",
-                                    "-hf",
-                                    "-hfr",
-                                    "--hf-repo",
-                                    "-hff",
-                                    "--hf-file",
-                                    "-dev",
-                                    "--device",
-                                    "-ts",
-                                    "--tensor-split",
-                                    "-sm",
-                                    "--split-mode",
-
-                                    "-ngl",
-                                    "--gpu-layers",
-                                    "--n-gpu-layers",
-                                    "-np",
-                                    "--parallel",
-                                    "-c",
-                                    "--ctx-size",
-                                    "--host",
-                                    "--port",
-                                    "--api-key",
-                                    "-kvu",
-                                    "--kv-unified",
-                                    "-no-kvu",
-                                    "--no-kv-unified",
-                                    "--cache-ram",
-                                    "-cram",
-                                    "--slot-save-path",
-                                    "-kvo",
-                                    "--kv-offload",
-                                    "-nkvo",
-                                    "--no-kv-offload",
-                                    "--models-dir",
-                                    "--models-preset",
-                                    NULL};
-
 /* Environment variables that would override one of winnow's options which is not passed to the server. The server would take another model
  * or another place for the cache. */
 static const char *const taken_set[] = {
@@ -104,89 +32,10 @@ static const char *const taken_set[] = {
     "LLAMA_ARG_MODELS_PRESET", "LLAMA_ARG_TENSOR_SPLIT", "LLAMA_ARG_SPLIT_MODE", NULL};
 
 /* What contexts that nobody watches compress by. The server's are watched, and have options for it. */
-static const char *const unwatched[] = {"WINNOW_POLICY", "WINNOW_BUDGET", "WINNOW_RATIO", "WINNOW_KV_BYTES",
-                                        NULL};
+static const char *const unwatched[] = {"WINNOW_POLICY",   "WINNOW_BUDGET", "WINNOW_RATIO",
+                                        "WINNOW_KV_BYTES", "WINNOW_EVICT",  NULL};
 
 /* ---- Checks ---- */
-
-/* Whether llama.cpp's server reads these n bytes of an option as those of a name: it takes '_' in long options for '-'. */
-static bool is_same(const char *option, const char *name, size_t n)
-{
-    size_t i = 0;
-    while (i < n && (option[i] == name[i] || (option[i] == '_' && name[i] == '-')))
-        i++;
-    return i == n;
-}
-
-static bool is_option(const char *option, const char *name)
-{
-    return strlen(option) == strlen(name) && is_same(option, name, strlen(name));
-}
-
-static bool is_listed(const char *const *list, const char *option)
-{
-    while (*list && !is_option(option, *list))
-        list++;
-    return *list != NULL;
-}
-
-static bool has_end(const char *option, const char *end)
-{
-    const size_t n = strlen(option), n_end = strlen(end);
-    return n > n_end && is_same(option + n - n_end, end, n_end);
-}
-
-/* Options of the server that name a model of its makers, "--fim-qwen-1.5b-default" and "--fim-qwen-7b-spec". */
-static bool names_model(const char *option)
-{
-    const size_t n = strlen(option);
-    return n > 6 && is_same(option, "--", 2) &&
-           ((has_end(option, "-default") && !is_option(option, "--spec-default")) ||
-            (is_same(option, "--fim-", 6) && has_end(option, "-spec")));
-}
-
-static int check_set(const struct app_args *args)
-{
-    for (int i = 0; args->documents.n > 0 && no_documents_set[i]; i++)
-        if (getenv(no_documents_set[i]))
-            return app_fail(APP_BAD_INPUT,
-                            "%s in the environment does not go with --document: slots share its cells",
-                            no_documents_set[i]);
-    return APP_OK;
-}
-
-static int check_rest(const struct app_args *args, bool *has_key)
-{
-    for (int i = 0; i < args->n_rest; i++) {
-        if (is_listed(taken, args->rest[i]) || names_model(args->rest[i]))
-            return app_fail(APP_BAD_INPUT, "%s is set by `winnow serve` itself: see `winnow serve --help`",
-                            args->rest[i]);
-        if (args->documents.n > 0 && is_listed(no_documents, args->rest[i]))
-            return app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells",
-                            args->rest[i]);
-        *has_key = *has_key || is_option(args->rest[i], "--api-key-file");
-    }
-    return APP_OK;
-}
-
-/* Refuses what changes the model where its caches are stored or were. */
-static int check_model_kept(const struct cli_args *args, bool stored)
-{
-    const struct app_args *app = &args->app;
-    const char *option = NULL;
-    for (int i = 0; !option && i < app->n_rest; i++)
-        option = is_listed(changes_model, app->rest[i]) ? app->rest[i] : NULL;
-    for (int i = 0; !option && changes_model_set[i]; i++)
-        option = getenv(changes_model_set[i]) ? changes_model_set[i] : NULL;
-    if (!option || (!stored && !args->save && !args->state))
-        return APP_OK;
-    return app_fail(APP_BAD_INPUT,
-                    "%s changes the model, but %s belong to the unchanged model: leave one of them out",
-                    option,
-                    stored       ? "stored documents"
-                    : args->save ? "slots in files (--save)"
-                                 : "parked conversations in files (--state)");
-}
 
 static bool asks_quality(const struct cli_args *args)
 {
@@ -361,7 +210,7 @@ static void drop_unwatched(void)
 
 /* What the server's constructor reads (serve/config.c). */
 static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles,
-                           const char *fingerprint)
+                           const char *fingerprint, const char *files)
 {
     struct app_text documents = {0}, names = {0};
     char budget[32] = "", ratio[32] = "", bytes[32] = "", park[32] = "", disk[32] = "", park_ratio[32] = "";
@@ -390,6 +239,7 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
                                     {"LLAMA_API_KEY", key_of(args)},
                                     {"WINNOW_PROFILE", profiles},
                                     {"WINNOW_SERVE_FINGERPRINT", fingerprint},
+                                    {"WINNOW_SERVE_MODEL_FILES", files ? files : ""},
                                     {"WINNOW_SERVE_ORIGINS", origins_of(&args->app)}};
     int rc = join(&documents, &args->app.documents, '\n');
     if (rc == APP_OK)
@@ -492,9 +342,7 @@ static int check(const struct cli_args *args, const char *recipe)
         return app_fail(APP_BAD_INPUT, "--when-full '%s': it is compress or refuse", args->when_full);
     if (args->park_disk != APP_UNSET && !args->state)
         return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
-    int rc = check_rest(app, &has_key);
-    if (rc == APP_OK)
-        rc = check_set(app);
+    int rc = cli_serve_rest_check(args, &has_key);
     if (rc == APP_OK)
         rc = check_policy(args, recipe, NULL);
     if (rc == APP_OK)
@@ -512,7 +360,7 @@ static int check_model(const char *model)
 int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
-    struct app_text profiles = {0};
+    struct app_text profiles = {0}, files = {0};
     struct cli_devices devices = {.n = 0};
     char server[4096], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL, *recipe = NULL;
     bool stored = false;
@@ -532,21 +380,23 @@ int cli_serve(const struct app_args *app)
     if (rc == APP_OK && devices.n > 0)
         rc = check_policy(args, recipe, "WINNOW0");
     if (rc == APP_OK)
-        rc = cli_serve_documents_fit(fingerprint, &app->documents, model, args->save || args->state, &stored);
+        rc = cli_serve_documents_fit(fingerprint, &files, &app->documents, model, args->save || args->state,
+                                     &stored);
     if (rc == APP_OK)
-        rc = check_model_kept(args, stored);
+        rc = cli_serve_rest_check_model(args, stored);
     if (rc == APP_OK)
         rc = app_profile_list(&profiles, model);
     if (rc == APP_OK)
         rc = add_own_profiles(&profiles, model);
     if (rc == APP_OK)
-        rc = set_environment(args, recipe, profiles.s, fingerprint);
+        rc = set_environment(args, recipe, profiles.s, fingerprint, files.s);
     if (rc == APP_OK) {
         say_policy(args, recipe);
         rc = start(args, server, model, &devices);
     }
     cli_devices_clear(&devices);
     free(profiles.s);
+    free(files.s);
     free(recipe);
     free(model);
     return rc;

@@ -2,6 +2,7 @@
 #include "cli/serve_documents.h"
 
 #include "app/console.h"
+#include "app/model_files.h"
 #include "app/models.h"
 #include "cli/stored.h"
 
@@ -45,8 +46,8 @@ static int check_one(const char *path, const wnw_model *m)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int cli_serve_documents_fit(char fingerprint[WNW_FINGERPRINT_SIZE], const struct app_list *documents,
-                            const char *model, bool wanted, bool *stored)
+int cli_serve_documents_fit(char fingerprint[WNW_FINGERPRINT_SIZE], struct app_text *files,
+                            const struct app_list *documents, const char *model, bool wanted, bool *stored)
 {
     wnw_model *m = NULL;
     int rc = APP_OK;
@@ -64,8 +65,10 @@ int cli_serve_documents_fit(char fingerprint[WNW_FINGERPRINT_SIZE], const struct
     wnw_model_free(m);
     /* Of the file and not of the open model, because a model that the library does not open can be served, too. */
     if (rc == APP_OK && (wanted || *stored)) {
-        const int status = app_file_fingerprint(fingerprint, model);
-        rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+        rc = app_model_files_note(files, model); /* before, so that a write between the two is noticed */
+        const int status = rc == APP_OK ? app_file_fingerprint(fingerprint, model) : WNW_OK;
+        if (status != WNW_OK)
+            rc = app_fail_status(status);
     }
     return rc;
 }

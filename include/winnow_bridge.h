@@ -116,6 +116,18 @@ WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const w
  * model's, and its fingerprint is not. Errors are those of wnw_profile_open. */
 WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
 
+/* Policies that are set from then on with by_itself compress a sequence while its prompt is read, too: before a batch, if n tokens or more
+ * were read since the last compression. So its cache has at most what is kept, and n tokens and a batch more. n = 0: only prompts that have
+ * ended are compressed. E_RANGE: n is neither 0 nor at least 128. A policy that needs the whole prompt is then refused (E_UNSUPPORTED). */
+WNW_API int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n);
+
+struct wnw_part;
+
+/* Adds a part of the program's own (winnow_method.h), which recipes that are set from then on may name. The descriptor is borrowed, and
+ * must live as long as ctx. part = NULL takes all away; a policy that is set keeps its own. Errors are those of wnw_registry_add. A score
+ * function runs in the thread that decodes, and must not use the context; if it fails, the sequence stays whole. */
+WNW_API int wnw_bridge_add_part(wnw_bridge *cache, const struct wnw_part *part);
+
 /* Whether a policy can be had here, with these profiles (NULL = none): WNW_OK, E_UNSUPPORTED or E_MISMATCH as above. Asks no cache: a
  * model's layers may still not go with it. One with +sampled can be had by programs that feed a sample; wnw_bridge_set_policy refuses
  * it. Any thread. */

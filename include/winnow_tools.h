@@ -27,9 +27,14 @@ WNW_API const char *wnw_kernel_name(void);
  * its weights, unless wnw_model_params.digests has them. "" where m is NULL. Thread-safe. */
 WNW_API void wnw_model_fingerprint(const wnw_model *m, char out[WNW_FINGERPRINT_SIZE]);
 
+/* Whether the model's files are as they were opened. To be called before something is stored under the fingerprint: a program that
+ * overwrites an open file changes the weights. wnw_session_store and stores call it. A file that is renamed or removed stays
+ * as it is. E_MISMATCH: a file was written to. */
+WNW_API int wnw_model_check_files(const wnw_model *m);
+
 /* The fingerprint that the model at `path` would have, also where wnw_model_open refuses what it computes. params as
- * for wnw_model_open. Errors: E_IO and E_FORMAT as there, E_UNSUPPORTED (a file that is no model), E_NOMEM; out is ""
- * then. */
+ * for wnw_model_open. Errors: E_IO and E_FORMAT as there, E_UNSUPPORTED (a file that is no model), E_NOMEM,
+ * E_MISMATCH (it was overwritten meanwhile); out is "" then. */
 WNW_API int wnw_file_fingerprint(const char *path, const wnw_model_params *params,
                                  char out[WNW_FINGERPRINT_SIZE]);
 
@@ -173,6 +178,9 @@ WNW_DEFAULT(wnw_policy_choice, wnw_policy_choice_default)
  * learns a prompt's length only once it was read asks wnw_automatic_each. E_ARG: a pointer is NULL, a struct_size is not set.
  * E_RANGE: a phase that is none, or a number that is negative, not a number, or a share above 1. */
 WNW_API int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts);
+/* Tokens of a chunk where "auto" reads such a prompt in chunks by itself, else 0: it is long, the model has head budgets that were measured
+ * for the size, and f->phase is END. The policy is then chosen with the phase CHUNK. */
+WNW_API int32_t wnw_policy_chunk(const wnw_policy_facts *facts);
 /* Fills *out with row i of the table. false past the end, and where out is NULL or its struct_size is not set. */
 WNW_API bool wnw_policy_rule(int32_t i, wnw_policy_choice *out);
 

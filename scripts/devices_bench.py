@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures servers on devices of ggml in one run, with the time of a decoded token and of reading a prompt:
+"""Measures servers on devices of ggml in one run:
 
     scripts/devices_bench.py -m MODEL.gguf [--length 2048] [--answer 32] [--keep 0.125] [--rounds 3]
 
-    cpu        llama.cpp's server on the CPU
-    wrapped    winnow serve --devices cpu, everything kept
-    rpc        llama.cpp's server with two RPC devices over the loopback interface
-    relay      winnow serve with two such devices behind its relay, everything kept
-    kept       the same with a part kept
+    cpu        llama.cpp's server on the CPU;
+    wrapped    winnow serve --devices cpu, everything kept;
+    rpc        llama.cpp's server with two RPC devices over the loopback interface;
+    relay      winnow serve around two such devices, over its relay, everything kept;
+    kept       the same with a part kept;
 
-All servers run at once, with one thread and workers of their own, and are asked in turn, so that other work of the machine affects all of them. Each
-round has a prompt of its own. It prints medians over rounds as CSV, with ratios: `wrapped` to `cpu`, `relay` and `kept` to `rpc`, by round.
+All servers run at once, with one thread and workers of their own. They are asked in turn, so that other work of the machine affects all of them.
+Each round has a prompt of its own. The script prints medians over rounds as CSV. Ratios are of each round: `wrapped` to `cpu`, the others to `rpc`.
 """
 import argparse
 import os

@@ -33,11 +33,11 @@ static void tell_fallback(struct serve_watched *w, const char *recipe, int rc)
 {
     if (rc == WNW_E_UNSUPPORTED)
         snprintf(w->cannot, sizeof w->cannot, "%s", recipe);
-    if (strcmp(w->told, wnw_last_error()) == 0)
+    if (strcmp(w->last_fallback_reason, wnw_last_error()) == 0)
         return;
-    snprintf(w->told, sizeof w->told, "%s", wnw_last_error());
+    snprintf(w->last_fallback_reason, sizeof w->last_fallback_reason, "%s", wnw_last_error());
     fprintf(stderr, "winnow: %s is taken in place of %s where that cannot be had: %s\n", SERVE_FALLBACK,
-            recipe, w->told);
+            recipe, w->last_fallback_reason);
 }
 
 /* Tokens of a slot that are compressed together. They follow a header, which stays whole. */
@@ -84,7 +84,7 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
 }
 
 /* The first token of `rest` that no compression has seen. */
-static int32_t done_of(const struct serve_watched *w, int32_t seq, const struct part *rest)
+static int32_t already_compressed(const struct serve_watched *w, int32_t seq, const struct part *rest)
 {
     const int32_t n = w->held[seq].n_done;
     return n < rest->from ? rest->from : n < rest->to ? n : rest->to;
@@ -92,8 +92,8 @@ static int32_t done_of(const struct serve_watched *w, int32_t seq, const struct 
 
 /* Whether earlier turns are left as they are. A quality rule may compress each token once: a second time would fall below the promised
  * quality. Earlier turns are only compressed again if they do not fit into a given size. */
-static bool leaves_old(const struct serve_watched *w, int32_t seq, const struct part *rest,
-                       const struct serve_rule *rule)
+static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct part *rest,
+                           const struct serve_rule *rule)
 {
     const int64_t held = (w->held[seq].entries + w->row_entries - 1) / w->row_entries;
     return rule->want.keeps_quality &&
@@ -109,7 +109,7 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
 {
     const struct serve_held *s = &w->held[seq];
     struct part old = *rest, last = *rest;
-    const bool leaves = leaves_old(w, seq, rest, rule);
+    const bool leaves = keeps_previous(w, seq, rest, rule);
     const int32_t n = rest->to - rest->from, at = s->at_prompt > rest->from ? s->at_prompt : rest->from;
     old.to = last.from = rest->to - at < SERVE_LEAST_NEW ? rest->to : at;
     if (leaves) {
@@ -119,7 +119,7 @@ static int compress_last(struct serve_watched *w, int32_t seq, const struct part
         old.size.budget = share > 0 ? share : 1;
         last.size.budget = rest->size.budget - share > 0 ? rest->size.budget - share : 1;
     } else {
-        old.from = done_of(w, seq, &old);
+        old.from = already_compressed(w, seq, &old);
     }
     int rc = old.from < old.to ? compress_part(w, seq, &old, NULL) : WNW_OK;
     if (rc == WNW_OK && last.from < last.to)
@@ -131,8 +131,8 @@ static int compress_new(struct serve_watched *w, int32_t seq, const struct part 
                         const struct serve_rule *rule)
 {
     struct part new = *rest;
-    if (w->held[seq].compressed && leaves_old(w, seq, rest, rule))
-        new.from = done_of(w, seq, rest);
+    if (w->held[seq].compressed && keeps_previous(w, seq, rest, rule))
+        new.from = already_compressed(w, seq, rest);
     return new.from < new.to ? compress_part(w, seq, &new, rule) : WNW_OK;
 }
 

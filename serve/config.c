@@ -249,6 +249,8 @@ static void read_environment(struct serve_config *config)
     const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
     config->profiles = text_of("WINNOW_PROFILE");
     config->fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");
+    if (*config->fingerprint && !(config->files = app_model_files_open(text_of("WINNOW_SERVE_MODEL_FILES"))))
+        serve_refuse("another program wrote to the model's file while the server started: start it again");
     config->names = names_of("WINNOW_SERVE_HOST_NAMES");
     config->origins = text_of("WINNOW_SERVE_ORIGINS");
     const int status = read_profiles(config, config->profiles);

@@ -3,6 +3,7 @@
 #ifndef WNW_SERVE_CONFIG_H
 #define WNW_SERVE_CONFIG_H
 
+#include "app/model_files.h"
 #include "serve/want.h"
 #include "winnow_tools.h"
 
@@ -27,6 +28,7 @@ struct serve_config {
     bool media;              /* images or sounds may come, in texts of any length */
     const char *profiles;    /* files, with ':' between them; "" = none */
     const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
+    const struct app_model_files *files; /* of the model that has it; NULL: nobody has said it */
     const char *names;   /* of this host, by which requests may call it, with ',' between them; "" = none */
     const char *origins; /* of pages of others that may ask, with ',' between them; "" = none */
 };

@@ -45,7 +45,7 @@ static void begin(struct serve_watched *w, int32_t seq, const struct serve_want 
 
 /* Whether rows are of no request and of a prompt that ends before it could be compressed, as those by which the server warms up:
  * for these nothing need be observed. */
-static bool is_passing(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
+static bool is_warmup(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
 {
     return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < SERVE_LEAST_NEW;
 }
@@ -69,7 +69,7 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
     struct serve_want want;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         const struct serve_rows r = serve_batch_rows_of(b, seq);
-        if (r.n > 0 && !is_passing(w, seq, &r) && serve_slots_want(seq, &want))
+        if (r.n > 0 && !is_warmup(w, seq, &r) && serve_slots_want(seq, &want))
             begin(w, seq, &want);
         w->rule[seq].notes = w->rule[seq].asks && reads_prompt(w, seq, &r);
         w->held[seq].unnoted = w->held[seq].unnoted && w->sequences.of[seq].n > 0;

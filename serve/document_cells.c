@@ -252,7 +252,7 @@ void serve_document_cells_check(struct serve_watched *w, int32_t seq)
     if (s->behind == 0)
         return;
     const int32_t from = w->n_slots + s->behind - 1;
-    if (serve_document_cells_shared(w, seq) + SERVE_SEAM >= w->sequences.of[from].n)
+    if (serve_document_cells_shared(w, seq) + SERVE_DOCUMENT_OVERLAP >= w->sequences.of[from].n)
         return;
     s->behind = 0;
     s->n_done = w->sequences.of[seq].n;

@@ -17,7 +17,7 @@ extern "C" {
 enum {
     SERVE_MAX_DOCUMENTS = 32,
     SERVE_DOCUMENT_NAME = 64,
-    SERVE_SEAM = 8 /* last tokens of a document that what follows may write otherwise */
+    SERVE_DOCUMENT_OVERLAP = 8 /* last tokens of a document that what follows may write otherwise */
 };
 
 /* Reads what `winnow serve` names, lines of NAME=FILE, before main. False: why[SERVE_TEXT] says what is wrong. */

@@ -180,7 +180,7 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     document.id.release();
     r.ask.n_prompt = prompt.n - same;
     r.ask.want.n_protected = document.n + std::max(0, r.ask.want.n_protected - n_header);
-    return same + SERVE_SEAM >= document.n;
+    return same + SERVE_DOCUMENT_OVERLAP >= document.n;
 }
 
 server_http_res_ptr pass(const handler &route, const server_http_req &req, std::string body,
@@ -245,7 +245,7 @@ server_http_res_ptr pass_behind(const handler &route, const server_http_req &req
     c_text body(serve_request_passed(&r, &slot->claim));
     if (!body)
         return out_of_memory();
-    if (slot->claim.puts) {
+    if (slot->claim.must_restore) {
         serve_document_file(r.ask.behind - 1, file);
         if (!act_on_slot(req, slot->claim.slot, "restore", c_text(serve_body_file(file))))
             return refuse(503, "the document cannot be put into a slot now", "winnow.document");

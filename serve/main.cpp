@@ -18,6 +18,7 @@
 //     replies.cpp   winnow's own replies and errors     saved.c           a slot to its file (slot_file.c, slot_state.c), and into a slot
 //     moves.cpp     files of slots, read and checked    look.c            what a slot holds, token by token
 //     reader.cpp    reads documents at start
+//     start.cpp     what ends the server before it answers
 //
 //     for both: config.c (what `winnow serve` set), want.c (a recipe and a size), slots*.c (who has which slot, and what is in it),
 //     restores.c (what was read of a slot's file, from who has read it to who puts it there),

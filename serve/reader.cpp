@@ -8,6 +8,7 @@
 #include "serve/documents.h"
 #include "serve/parks.h"
 #include "serve/slots.h"
+#include "serve/start.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -109,7 +110,7 @@ bool find_stored_tokens(const server_http_req &req, int32_t d)
     }
     const int32_t n_header = std::min(common_prefix(header[0], header[1]), common_prefix(header[0], stored));
     stored.id.release(); // they are the file's
-    if (same == 0 || same + SERVE_SEAM < stored.n)
+    if (same == 0 || same + SERVE_DOCUMENT_OVERLAP < stored.n)
         return misfit(
             d, "the model's chat template does not write it as it was stored: with another template, for "
                "another day");
@@ -220,6 +221,7 @@ void wrap_loop(void *server)
 {
     std::thread reader(serve::read_all);
     set_loop(server);
+    serve_started();
     real_loop(server);
     set_loop(nullptr);
     serve::set_ending();

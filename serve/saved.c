@@ -56,6 +56,16 @@ static uint32_t ext_bytes(const struct llama_model *m)
     return rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE ? 3 * sizeof(int32_t) : 0;
 }
 
+/* Whether the model's files are those of its fingerprint. */
+static int check_files(void)
+{
+    const struct serve_config *c = serve_settings();
+    if (!c->files || app_model_files_kept(c->files))
+        return WNW_OK;
+    return wnw__fail(WNW_E_MISMATCH,
+                     "the model's file was overwritten while it was in use; start the server again");
+}
+
 void serve_saved_open(const struct serve_watched *w)
 {
     const struct llama_model *m = llama_get_model(w->ctx);
@@ -76,6 +86,8 @@ void serve_saved_open(const struct serve_watched *w)
         add_layer(&form, w, i);
     form.n_rows = form.n_rows > 0 ? form.n_rows : 0;
     serve_restores_open(&form);
+    if (serve_settings()->files && !app_model_files_named(serve_settings()->files))
+        serve_refuse("another file got the model's name while the server started: start it again");
 }
 
 /* ---- Writing ---- */
@@ -119,6 +131,7 @@ static int take_slot(struct serve_slot_file *file, uint8_t **state, int32_t *n_t
 {
     *state = NULL;
     *n_tokens = 0;
+    WNW_TRY(check_files());
     memset(file, 0, sizeof *file); /* with what lies between its members, since it is written */
     file->n_tokens = n_notes;
     if (!w->blind && serve_sequences_removed(&w->sequences, seq) > 0)
@@ -274,7 +287,8 @@ size_t serve_saved_read(struct serve_watched *w, const char *path, int32_t seq, 
     size_t bytes = 0;
     if (!notes) { /* the server asks for their number first */
         serve_slot_read_clear(x);
-        if (!serve_restore_take(x, seq, path) && serve_restore_read(x, path) != WNW_OK) {
+        if (check_files() != WNW_OK ||
+            (!serve_restore_take(x, seq, path) && serve_restore_read(x, path) != WNW_OK)) {
             fprintf(stderr, "winnow: slot %d cannot be restored: %s\n", (int)seq, wnw_last_error());
             return 0;
         }

@@ -38,7 +38,7 @@ set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_
   _ZN22server_response_reader9post_taskEO11server_taskb _ZN22server_response_reader10post_tasksEOSt6vectorI11server_taskSaIS1_EEb
   _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_routes serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp)
+set(wnw_routes serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp serve/start.cpp)
 set(wnw_pages "")
 foreach(page "serve;serve_page" "inspect;serve_inspect_html")
   list(GET page 0 from)

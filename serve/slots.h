@@ -89,7 +89,7 @@ struct serve_claim {
     int32_t slot;
     uint64_t slots; /* a bit for each claimed slot */
     bool no_reuse;  /* the slot's content must not be used */
-    bool puts;      /* the document must be put into the slot first */
+    bool must_restore; /* the document must be put into the slot first */
     uint64_t
         parked; /* the parked prompt that it begins with more of than with what the slot holds; 0 = none */
     struct serve_lost *lost; /* owned; ends with the claim */

@@ -254,7 +254,7 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     const bool reuses = ask->visits || may_reuse(s, ask);
     const size_t n_slot = used_of(s, ask, reuses && ask->behind == s->behind);
     claim->no_reuse = ask->behind == 0 && !reuses;
-    claim->puts = ask->behind > 0 && (s->behind != ask->behind || !reuses);
+    claim->must_restore = ask->behind > 0 && (s->behind != ask->behind || !reuses);
     claim->parked = is_better(n_parked, n_slot, ask->key_len) ? parked : 0;
     if (!ask->visits && serve_parks_are_on())
         find_lost(all, claim, claim->parked ? 0 : n_slot);

@@ -159,7 +159,7 @@ bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n)
     struct serve_held *s = &w->held[seq];
     const bool had_more = s->n_unknown > n;
     s->n_unknown = had_more ? n : s->n_unknown;
-    w->stray = w->stray || had_more;
+    w->dead_cells_unknown = w->dead_cells_unknown || had_more;
     return had_more;
 }
 
@@ -203,13 +203,13 @@ static void bury_strays(struct serve_watched *w)
     }
     if (wnw_bridge_forget(w->cache, cells, n) != WNW_OK)
         fprintf(stderr, "winnow: %s\n", wnw_last_error());
-    w->stray = false;
+    w->dead_cells_unknown = false;
     free(cells);
 }
 
 void serve_watched_bury(struct serve_watched *w)
 {
-    if (w->stray)
+    if (w->dead_cells_unknown)
         bury_strays(w);
     if (w->sequences.n_dead > 0 &&
         wnw_bridge_forget(w->cache, w->sequences.dead, w->sequences.n_dead) != WNW_OK)

@@ -72,10 +72,10 @@ struct serve_watched {
     struct serve_break breaks[SERVE_MAX_SLOTS];
     int32_t *restored[SERVE_MAX_SLOTS]; /* [n_restored] tokens that came from a file, until their cells are known; owned */
     int32_t n_restored[SERVE_MAX_SLOTS];
-    bool stray;                /* cells of a state from a file are dead, and nobody has learnt which */
+    bool dead_cells_unknown;   /* cells of a state from a file are dead, and nobody has learnt which */
     int32_t n_purges;          /* times that room was asked for, since some was made */
     bool *marked;              /* [n_cells] scratch */
-    char told[SERVE_TEXT];     /* why the fallback was taken last */
+    char last_fallback_reason[SERVE_TEXT]; /* why the fallback was taken last */
     char cannot[SERVE_RECIPE]; /* a recipe that this model's layers do not go with; "" = none yet */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The report for programs, and what the page draws: one JSON object. docs/reference/evaluation.md says what its members are. */
+/* The report for programs, and what the page draws: one JSON object. docs/reference/report.md says what its members are. */
 #include "eval/report/report_impl.h"
 
 #include "app/console.h"

@@ -65,14 +65,14 @@ static int name_config(struct eval_config *c, const struct eval_lists *l)
 {
     char hash[17];
     eval_hash_text(hash, c->plans_hash);
-    c->json =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*}", "policy", eval_config_policy(c),
-                  "size", c->size_text, "kv_type", c->kv_text, "mode", eval_mode_name(c->mode), "evict",
-                  c->full ? "end" : l->evict, "evict_every",
-                  c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every, "mask",
-                  c->mask ? c->mask->text : NULL, "mask_phase",
-                  c->mask && !masks_reading(c->mask) ? "decode" : NULL, "mask_form",
-                  c->mask && c->mask->form == WNW_MASK_MEAN ? "mean" : NULL, "plans", c->plans ? hash : NULL);
+    c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:o*}", "policy",
+                        eval_config_policy(c), "size", c->size_text, "kv_type", c->kv_text, "mode",
+                        eval_mode_name(c->mode), "evict", c->full ? "end" : l->evict, "evict_every",
+                        c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every, "mask",
+                        c->mask ? c->mask->text : NULL, "mask_phase",
+                        c->mask && !masks_reading(c->mask) ? "decode" : NULL, "mask_form",
+                        c->mask && c->mask->form == WNW_MASK_MEAN ? "mean" : NULL, "plans",
+                        c->plans ? hash : NULL, "chunk_slack", c->slack > 1 ? json_real(c->slack) : NULL);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
     if (!text)
         return eval_no_memory("the configurations");
@@ -104,6 +104,7 @@ static int add_config(struct eval_configs *c, const struct eval_lists *l, struct
     config.full = wnw_policy_is_full(config.policy) && !config.plans;
     config.phase = config.full ? WNW_PHASE_END : l->rules.phase;
     config.chunk = config.full ? 0 : l->rules.chunk;
+    config.slack = config.full ? 0 : l->slack;
     config.every = config.full ? 0 : l->rules.every;
     config.target = config.full ? 0 : l->rules.target;
     if (config.plans && (config.phase != WNW_PHASE_END || config.every > 0 || eval_recompresses(l->args)))

@@ -46,6 +46,7 @@ struct eval_config {
     enum eval_mode mode;
     wnw_phase phase;
     int32_t chunk, every;
+    double slack; /* of chunks: wnw_run_more.chunk_slack */
     int64_t target;
     const struct eval_mask *mask; /* NULL = no heads are masked */
     bool full;                    /* keeps everything */

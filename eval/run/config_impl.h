@@ -21,6 +21,7 @@ struct eval_lists {
     wnw_mask_phase phase; /* of the masks that are read */
     wnw_mask_form form;
     wnw_run rules;
+    double slack;
 };
 
 /* *at becomes the recipe's index. Those that can fail return exit codes. */

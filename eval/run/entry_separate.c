@@ -22,9 +22,10 @@ static int begin_separate(struct eval_entry *e, const struct eval_shared_reading
         .target = c->target,
         .profile = c->profile,
         .prompt = prompt,
-        .more = &(wnw_run_more){
-            WNW_INIT(wnw_run_more), .question_later = c->mode == EVAL_AGNOSTIC || c->mode == EVAL_TASK,
-            .n_tasks = questions.n, .task_tokens = questions.ids, .n_task_tokens = questions.n_ids}};
+        .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
+                                .question_later = c->mode == EVAL_AGNOSTIC || c->mode == EVAL_TASK,
+                                .chunk_slack = c->slack, .n_tasks = questions.n, .task_tokens = questions.ids,
+                                .n_task_tokens = questions.n_ids}};
     if (rc == APP_OK)
         (void)eval_entry_leave_out(e, wnw_session_begin(e->session, &run), &rc);
     eval_questions_clear(&questions);

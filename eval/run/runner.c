@@ -9,6 +9,7 @@
 #include "app/stop.h"
 #include "eval/base/grow.h"
 #include "eval/run/manifest.h"
+#include "winnow_tools.h"
 
 int eval_run_open_folder(struct eval_run *run, json_t *description)
 {
@@ -25,7 +26,8 @@ void eval_run_close(struct eval_run *run)
 
 int eval_run_add(struct eval_run *run, const json_t *record)
 {
-    const int rc = eval_journal_add(&run->journal, record);
+    const int status = wnw_model_check_files(run->setup.model);
+    const int rc = status == WNW_OK ? eval_journal_add(&run->journal, record) : app_fail_status(status);
     run->n_written += rc == APP_OK;
     return rc;
 }

@@ -24,8 +24,8 @@ def _size(ratio, budget, kv_bytes):
     size = c.wnw_size(kind=c.WNW_SIZE_NONE)
     for name, value in given:
         kind = float if name == "ratio" else int
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or kind(value) != value:
-            raise TypeError(f"{name} is a number, not {value!r}")
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or value != value or kind(value) != value:
+            raise (ArgumentError if value != value else TypeError)(f"{name} is a number, not {value!r}")
         size.kind = {"ratio": c.WNW_SIZE_RATIO, "budget": c.WNW_SIZE_BUDGET, "kv_bytes": c.WNW_SIZE_BYTES}[name]
         if name == "ratio" and not 0 <= value < 1:
             raise ArgumentError(f"a ratio of {value:g}; give the fraction that is removed, at least 0 and less than 1", "E_RANGE")
@@ -109,6 +109,9 @@ class Model(Owned):
         lib = library()
         self.path = model_path(model)
         self._params = c.wnw_session_default_params()
+        for name, value, most in (("threads", threads, 512), ("context", context, 1 << 30)):
+            if not 0 <= value <= most:
+                raise ArgumentError(f"{name} is {value}; give 0 to {most}", "E_RANGE")
         self._params.n_threads, self._params.n_ctx = threads, context
         kind = ctypes.c_int()
         check(lib.wnw_kv_type_parse(ctypes.byref(kind), text(kv_type, "kv_type")))

@@ -2,6 +2,10 @@
 """Scorers written in Python, and the registries that recipes are parsed with."""
 import ctypes
 import inspect
+import signal
+import sys
+import threading
+import traceback
 
 import numpy as np
 
@@ -16,7 +20,7 @@ _FLAGS = {
 
 
 class Observation:
-    """What is observed of one layer. Arrays are float32 views of the library's memory: read them within the call, and copy what is to stay.
+    """What is observed of one layer. Arrays are float32 views of the library's memory, which cannot be written: read them within the call, and copy what is to stay.
 
     Attributes: `layer`, `n_layer`, `n_head`, `n_head_kv`, `n` (entries of the longest head), `d` (elements of a head), `n_past` (tokens read),
     `n_entry` [n_head_kv], `positions` [n_head_kv, n] (-1 in padding), `scale` (logit = scale * query . key), and what `needs` names:
@@ -41,7 +45,9 @@ class Observation:
     def _view(pointer, shape, what):
         if not pointer:
             raise error(c.WNW_E_NOT_OBSERVED) if what is None else LookupError(f"{what} was not observed; name it in needs")
-        return np.ctypeslib.as_array(pointer, shape)
+        view = np.ctypeslib.as_array(pointer, shape)
+        view.flags.writeable = False  # it is the cache, or what other policies are shown too
+        return view
 
     def head_keys(self, head):
         """Keys of one KV head, [n, d], without a copy. The next call for another head ends the view."""
@@ -108,6 +114,15 @@ _types = {name: kind for name, kind in c.wnw_part._fields_}
 _score_type = dict(c.wnw_scorer._fields_)["score"]
 
 
+def _print_raised(raised):
+    if isinstance(raised, KeyboardInterrupt):
+        # Raised here it would be lost: Python takes it only after this callback.
+        threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        return
+    print("winnow: a scorer has raised; the prompt stays whole", file=sys.stderr)
+    traceback.print_exception(type(raised), raised, raised.__traceback__)
+
+
 class Scorer:
     """A scorer of this process. It stays callable; recipes name it, as in f"{mine}+adakv"."""
 
@@ -131,15 +146,31 @@ class Scorer:
                 if p in _FLAGS and p not in self.needs:
                     raise TypeError(f"{name}: the parameter '{p}' is not in needs")
         self._parameters = parameters
-        self._build()
+        self._callbacks, self._of_backend = (), None
+        self._struct = self._descriptor(note_raised)  # the call that runs the scorer raises what it raised
 
-    def _build(self):
-        needs_type, keep_type = _types["needs"], _types["keep"]
-        self._callbacks = (needs_type(self._needs), keep_type(self._keep), _score_type(self._score))
+    def _descriptor(self, failed):
+        """The scorer for a library. failed: is given what the function raises, which must not pass through C."""
+        def score(opts, observation, score, scratch):
+            try:
+                self._score(Observation(observation), score)
+                return c.WNW_OK
+            except BaseException as raised:
+                failed(raised)
+                return c.WNW_E_ARG
+
+        callbacks = (_types["needs"](self._needs), _types["keep"](self._keep), _score_type(score))
         part = c.wnw_part(struct_size=ctypes.sizeof(c.wnw_scorer), kind=c.WNW_PART_SCORER, name=self.name.encode(),
-                          about=b"A scorer of the Python program.", needs=self._callbacks[0], keep=self._callbacks[1],
+                          about=b"A scorer of the Python program.", needs=callbacks[0], keep=callbacks[1],
                           flags=c.WNW_FLAG_QUERY_HEADS if self._query_heads else 0)
-        self._struct = c.wnw_scorer(part=part, score=self._callbacks[2])
+        self._callbacks += callbacks
+        return c.wnw_scorer(part=part, score=callbacks[2])
+
+    def _attached(self):
+        """The scorer for llama-cpp-python's backend. What it raises cannot reach the call of the Llama: it is printed."""
+        if self._of_backend is None:
+            self._of_backend = self._descriptor(_print_raised)
+        return ctypes.pointer(self._of_backend.part)
 
     def _needs(self, opts, out):
         out.contents.flags |= self._flags
@@ -150,29 +181,24 @@ class Scorer:
         out.contents.n_first = max(out.contents.n_first, self._first)
         out.contents.n_last = max(out.contents.n_last, self._last)
 
-    def _score(self, opts, observation, score, scratch):
-        try:
-            obs = Observation(observation)
-            if self._whole:
-                result = self.function(obs)
-            else:
-                result = self.function(**{p: getattr(obs, p) for p in self._parameters})
-            rows = obs.n_head if self._query_heads else obs.n_head_kv
-            result = np.asarray(result)
-            if result.dtype.kind not in "fiub":
-                raise TypeError(f"the scorer {self.name} returned {result.dtype}; scores are numbers")
-            if result.shape != (rows, obs.n):
-                raise ValueError(f"the scorer {self.name} returned the shape {result.shape}, not ({rows}, {obs.n}) = [{'n_head' if self._query_heads else 'n_head_kv'}, n]")
-            out = np.ctypeslib.as_array(score, (rows, obs.n))
+    def _score(self, obs, score):
+        if self._whole:
+            result = self.function(obs)
+        else:
+            result = self.function(**{p: getattr(obs, p) for p in self._parameters})
+        rows = obs.n_head if self._query_heads else obs.n_head_kv
+        result = np.asarray(result)
+        if result.dtype.kind not in "fiub":
+            raise TypeError(f"the scorer {self.name} returned {result.dtype}; scores are numbers")
+        if result.shape != (rows, obs.n):
+            raise ValueError(f"the scorer {self.name} returned the shape {result.shape}, not ({rows}, {obs.n}) = [{'n_head' if self._query_heads else 'n_head_kv'}, n]")
+        out = np.ctypeslib.as_array(score, (rows, obs.n))
+        with np.errstate(over="ignore"):  # a score above float32 is infinite, which is refused below
             out[...] = result
-            group = obs.n_head // obs.n_head_kv if self._query_heads else 1
-            for row in range(rows):
-                if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():
-                    raise ValueError(f"the scorer {self.name} returned scores that are not finite, in layer {obs.layer}")
-            return c.WNW_OK
-        except BaseException as raised:  # it must not pass through C; the call that runs the scorer raises it
-            note_raised(raised)
-            return c.WNW_E_ARG
+        group = obs.n_head // obs.n_head_kv if self._query_heads else 1
+        for row in range(rows):
+            if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():
+                raise ValueError(f"the scorer {self.name} returned scores that are not finite, in layer {obs.layer}")
 
     def __call__(self, *args, **kwargs):
         return self.function(*args, **kwargs)
@@ -225,6 +251,11 @@ def scorer(function=None, *, needs=("keys",), name=None, window=32, first=4, las
     return make if function is None else make(function)
 
 
+def scorers():
+    """Those that recipes can name now."""
+    return list(_scorers.values())
+
+
 class registry:
     """A context with a registry of all scorers of this process, and of plugins in C."""
 
@@ -236,7 +267,7 @@ class registry:
         self._registry = ctypes.POINTER(c.wnw_registry)()
         check(lib.wnw_registry_new(ctypes.byref(self._registry)))
         try:
-            for one in [*_scorers.values(), *self._more]:
+            for one in [*scorers(), *self._more]:
                 check(lib.wnw_registry_add(self._registry, ctypes.cast(ctypes.pointer(one._struct), ctypes.POINTER(c.wnw_part))))
             if self._plugins:
                 show_symbols()

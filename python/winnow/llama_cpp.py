@@ -14,6 +14,7 @@ the installed llama-cpp-python. llama-cpp-python itself is not changed.
 import collections
 import ctypes
 import dataclasses
+import operator
 import os
 import pathlib
 import weakref
@@ -30,6 +31,7 @@ except ImportError as fault:
     raise ImportError(f"winnow.llama_cpp needs the package llama-cpp-python: {fault}") from None
 
 from ._model import Model, _Prompt, _size, profile_paths  # after llama_cpp, whose ggml the backend must find
+from ._scorer import scorers
 
 __all__ = ["LayerStats", "Stats", "WkvCache", "attach", "stats"]
 
@@ -83,11 +85,20 @@ def _layers(cache):
     return layers
 
 
-def attach(llm, policy="auto", ratio=None, *, budget=None, kv_bytes=None, profile="auto"):
+def _whole(chunk):
+    n = operator.index(chunk)
+    if not 128 <= n < 1 << 31:
+        raise ArgumentError(f"chunk is {n} tokens; give 128 or more, or None", "E_RANGE")
+    return n
+
+
+def attach(llm, policy="auto", ratio=None, *, budget=None, kv_bytes=None, chunk=None, profile="auto"):
     """Compresses each prompt of a Llama from now on, when the prompt has ended. A later call replaces the policy; None removes it.
 
     ratio: fraction of the entries that is removed; budget: average entries kept per layer and KV head; kv_bytes: bytes of kept keys and values.
-    Without a size 0.5 is removed. policy: a recipe or a press; a scorer in Python cannot be used here, because the backend is another library.
+    Without a size 0.5 is removed. policy: a recipe, a press or a scorer in Python. A scorer that raises leaves the prompt
+    whole, and its traceback is printed.
+    chunk: a prompt is compressed while it is read, too, after this number of tokens (at least 128), so that its full cache is never there.
     profile: calibration results, as for winnow.Model. Prompts with fewer than 128 new tokens stay whole."""
     cache = _cache(llm)
     if policy is None:
@@ -97,6 +108,10 @@ def attach(llm, policy="auto", ratio=None, *, budget=None, kv_bytes=None, profil
     if ratio is None and budget is None and kv_bytes is None:
         ratio = of_press
     size, recipe = _size(ratio, budget, kv_bytes), text(str(policy), "a policy")
+    _check(_backend.wnw_bridge_add_part(cache, None))
+    _check(_backend.wnw_bridge_set_chunk(cache, 0 if chunk is None else _whole(chunk)))
+    for one in scorers():
+        _check(_backend.wnw_bridge_add_part(cache, one._attached()))
     paths, found = profile_paths(llm.model_path, profile)
     _check(_backend.wnw_bridge_set_profile(cache, None))
     for path in paths:

@@ -106,11 +106,11 @@ struct wnw__bridge_layer {
 
 /* What is noted of a cell while there is a policy. */
 struct wnw__bridge_note {
-    int32_t order; /* of its writing */
-    bool alone;    /* no other row of its batch was of its sequence */
-    bool seen;     /* a policy has decided on it */
-    bool missed;   /* nothing else is known of it, because memory ran out */
-    bool unasked;  /* its query is not kept, and no policy will look with it */
+    int32_t order;      /* of its writing */
+    bool alone;         /* no other row of its batch was of its sequence */
+    bool seen;          /* a policy has decided on it */
+    bool unobserved;    /* nothing else is known of it, because memory ran out */
+    bool query_skipped; /* its query is not kept, and no policy will look with it */
 };
 
 struct wnw__bridge_cache {
@@ -125,7 +125,7 @@ struct wnw__bridge_cache {
     int32_t *twin;
     int32_t n_cell, n_written;
     /* rows without a note were written since the last clear, because memory ran out */
-    bool missed;
+    bool unobserved;
     int64_t made;      /* when, to compare */
     atomic_int owners; /* the buffer, and every backend that has seen it in a graph */
 };
@@ -282,12 +282,15 @@ struct wnw__bridge_place {
 
 /* What a policy wants to have noted, and what was seen last. */
 struct wnw__bridge_watch {
+    wnw_registry *registry; /* parts of the program; NULL: none */
     wnw_policy *policy;   /* NULL: nothing is noted */
     char *automatic;      /* what chooses it for each prompt (wnw_automatic); NULL: it is always this one */
     wnw_profile *profile; /* NULL = none */
     wnw_size size;
     wnw_needs needs;
     bool by_itself; /* compresses when a prompt has ended; else when the program says so */
+    int32_t chunk;  /* while a prompt is read, too, after this number of tokens; 0: not */
+    int32_t chunk_next; /* of policies that are set from now on */
     struct wnw__bridge_live {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;
@@ -329,7 +332,7 @@ struct wnw__bridge_backend {
     int32_t n_cache, cap_cache;
     bool plain; /* takes nothing over: WINNOW_PLAIN */
     /* The operation for which layers stay as libllama has them, ggml's name of it; NULL = none. */
-    const char *stranger;
+    const char *unknown_node;
     /* Of graphs without a cache that is here. */
     struct wnw__bridge_seen {
         bool caches;               /* a cache is in other memory */

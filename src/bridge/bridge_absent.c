@@ -74,6 +74,20 @@ int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
     return absent();
 }
 
+int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
+{
+    (void)cache;
+    (void)part;
+    return absent();
+}
+
+int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
+{
+    (void)cache;
+    (void)n;
+    return absent();
+}
+
 int wnw_bridge_compress(wnw_bridge *cache)
 {
     (void)cache;

@@ -20,6 +20,8 @@ int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe,
                                 bool by_itself);
 /* Takes the policy away again where the backend is of a wrapped device that cannot have it: E_UNSUPPORTED. */
 int wnw__bridge_watch_check(struct wnw__bridge_backend *b);
+/* Adds a part that recipes may name from then on; NULL takes all away. E_ARG, E_NOMEM. */
+int wnw__bridge_watch_part(struct wnw__bridge_watch *w, const wnw_part *part);
 /* Adds the results of a file to the profile; NULL takes the profile away. E_IO, E_FORMAT, E_MISMATCH. */
 int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path);
 /* The same from WINNOW_PROFILE, WINNOW_POLICY, WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES; without the second it does

@@ -125,6 +125,8 @@ static int run_unit(wnw_calibration *c, const struct wnw__calibrate_unit *unit, 
     int rc = unit->run(c, unit->user, result);
     if (rc == WNW_OK && !*result)
         rc = wnw__fail(WNW_E_NOMEM, "no memory for the result of %s", unit->name);
+    if (rc == WNW_OK)
+        rc = wnw_model_check_files(c->m);
     if (rc == WNW_OK && c->journal)
         rc = wnw__calibrate_add(c->journal, unit->name, *result);
     if (rc != WNW_OK) {

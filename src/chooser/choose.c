@@ -22,6 +22,9 @@
  * texts. They are asked up to what their profile says, else up to PIECES times the length of those texts, else up to USUAL_REACH. */
 #define PIECES      2
 #define USUAL_REACH 2000
+/* Prompts with more tokens are read in chunks of this number where head budgets were measured, whose scorers judge a token by itself. */
+#define LONG_PROMPT 8192
+#define LONG_CHUNK  2048
 /* What is repeated of a prompt where a policy below says nothing else (a test compares it with theirs). */
 static const wnw_sample_size usual_sample = {.least = 32, .most = 256, .every = 0, .place = 32};
 /* Below this share unusual keys (keydiff), with heads by such a sample, answer at least as many questions as
@@ -99,10 +102,10 @@ static bool input_gate_and_recent(const wnw_policy_facts *f)
     return input_gate_in_shares(f) && (f->decodes || room);
 }
 
-/* What is asked is known, and nothing else will be. */
+/* What is asked is known, and nothing else will be. Chunks before the last one end with other tokens than the question. */
 static bool question_only(const wnw_policy_facts *f)
 {
-    return f->question_known && !f->more_questions;
+    return f->question_known && !f->more_questions && f->phase != WNW_PHASE_CHUNK;
 }
 
 /* Replay needs the queries of the whole prompt, and positions after it. */
@@ -196,7 +199,8 @@ static const struct row {
     {has_replay, "replay", NULL, "all queries of the prompt are recorded",
      "It predicts what a repetition of the prompt would attend to.", "the prompt's own queries are recorded",
      HEAD_BUDGETS},
-    {question_only, "snapkv:kernel=31", NULL, "the question is known, and no other follows",
+    {question_only, "snapkv:kernel=31", NULL,
+     "the question is known, no other follows, and the prompt is not read in chunks",
      "It keeps what the question attends to.", "what the question attends to is kept", QUESTION_KNOWN},
     {always, "keydiff", NULL, "everything else", "Distinct keys are kept; it needs nothing but keys.",
      "distinct keys are kept", HEAD_BUDGETS},
@@ -317,6 +321,17 @@ int wnw_policy_choose(wnw_policy_choice *out, const wnw_policy_facts *facts)
     WNW_TRY(take(&f, facts, out));
     give(out, find(&f), f.question_known, f.n_tokens > 0 ? valid_until(&f, &(struct request){0}) : 0);
     return WNW_OK;
+}
+
+int32_t wnw_policy_chunk(const wnw_policy_facts *facts)
+{
+    wnw_policy_facts f = wnw_policy_facts_default();
+    if (!facts || WNW_SIZED_TAKE(wnw_policy_facts, &f, facts) != WNW_OK || check(&f) != WNW_OK)
+        return 0;
+    const bool fits = f.n_ctx_train == 0 || f.n_tokens <= f.n_ctx_train;
+    return has_shares(&f) && f.phase == WNW_PHASE_END && !f.decodes && fits && f.n_tokens > LONG_PROMPT
+               ? LONG_CHUNK
+               : 0;
 }
 
 /* The mean share of the entries that stays for the quality with a scorer; above 1 where that cannot be told. */

@@ -13,13 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
-#ifdef __linux__
-#include <linux/magic.h>
-#include <sys/vfs.h>
-#ifndef F2FS_SUPER_MAGIC
-#define F2FS_SUPER_MAGIC 0xF2F52010
-#endif
-#endif
 
 /* A file must have been left alone for so long. Clocks of file systems go in steps of up to 10 ms; the rest is for programs that
  * write through a mapping, whose second write to a page has the time of the first until the page is on the disk. */
@@ -28,44 +21,6 @@ enum { SETTLED_SECONDS = 60 };
 /* A line of a kept digest. */
 enum { LINE_MAX_BYTES = 320 };
 
-/* ---- The state of a file ---- */
-
-/* File systems whose times follow every write, also one through a mapping. Others, such as tmpfs, overlays and those of a network,
- * may hold a new content under the old times. */
-static bool times_follow_writes(int fd)
-{
-#ifdef __linux__
-    struct statfs fs;
-    if (fstatfs(fd, &fs) != 0)
-        return false;
-    const unsigned long type = (unsigned long)fs.f_type & 0xffffffffUL;
-    return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == BTRFS_SUPER_MAGIC ||
-           type == F2FS_SUPER_MAGIC;
-#else
-    (void)fd;
-    return false;
-#endif
-}
-
-static struct wnw__file_state state_of(const struct stat *st)
-{
-    return (struct wnw__file_state){.dev = st->st_dev,
-                                    .ino = st->st_ino,
-                                    .size = st->st_size,
-                                    .modified = {st->st_mtim.tv_sec, st->st_mtim.tv_nsec},
-                                    .changed = {st->st_ctim.tv_sec, st->st_ctim.tv_nsec}};
-}
-
-struct wnw__file_state wnw__file_state_of(int fd)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return (struct wnw__file_state){.tells = false};
-    struct wnw__file_state state = state_of(&st);
-    state.tells = times_follow_writes(fd);
-    return state;
-}
-
 /* Whether the file at `path` is in that state, and has been for a while. */
 static bool is_settled(const char *path, const struct wnw__file_state *state)
 {
@@ -73,7 +28,7 @@ static bool is_settled(const char *path, const struct wnw__file_state *state)
     struct timespec now;
     if (stat(path, &st) != 0 || clock_gettime(CLOCK_REALTIME, &now) != 0)
         return false;
-    struct wnw__file_state other = state_of(&st);
+    struct wnw__file_state other = wnw__file_state_from(&st);
     return other.dev == state->dev && other.ino == state->ino && other.size == state->size &&
            memcmp(other.modified, state->modified, sizeof other.modified) == 0 &&
            memcmp(other.changed, state->changed, sizeof other.changed) == 0 &&

@@ -7,17 +7,7 @@
 #ifndef WNW_DIGESTS_H
 #define WNW_DIGESTS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-struct wnw__file_state {
-    uint64_t dev, ino;
-    int64_t size, modified[2], changed[2]; /* times: seconds since 1970, nanoseconds */
-    bool tells;                            /* a change of the content would show in the times */
-};
-
-/* Of an open file. .tells is false where the file system may write without a new time, and where nothing is known. */
-struct wnw__file_state wnw__file_state_of(int fd);
+#include "base/file_state.h"
 
 /* Reads the digest of the file from the folder. False: none is there, or the state does not tell. */
 bool wnw__digest_find(uint64_t digest[2], const char *folder, const struct wnw__file_state *state);

@@ -36,28 +36,27 @@ static int check_magic(const char *path, const uint8_t head[8])
     return WNW_OK;
 }
 
+/* The descriptor stays open, to tell later whether another program wrote to the file. */
 static int map_file(struct wnw__model_file *f, const char *what)
 {
-    int fd;
     int64_t size;
     uint8_t head[8] = {0};
-    WNW_TRY(wnw__open_file(&fd, &size, what, f->path));
+    WNW_TRY(wnw__open_file(&f->fd, &size, what, f->path));
     int rc = WNW_OK;
-    if (size < 24 || pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head)
+    if (size < 24 || pread(f->fd, head, sizeof head, 0) != (ssize_t)sizeof head)
         rc = wnw__fail(WNW_E_FORMAT, "%.200s is not a GGUF file", f->path);
     else
         rc = check_magic(f->path, head);
     if (rc == WNW_OK) {
         f->map_size = (size_t)size;
-        f->state = wnw__file_state_of(fd);
-        f->map = mmap(NULL, f->map_size, PROT_READ, MAP_SHARED, fd, 0);
+        f->state = wnw__file_state_of(f->fd);
+        f->map = mmap(NULL, f->map_size, PROT_READ, MAP_SHARED, f->fd, 0);
         if (f->map == MAP_FAILED) {
             f->map = NULL;
             rc = wnw__fail(errno == ENOMEM ? WNW_E_NOMEM : WNW_E_IO, "cannot map model %s: %s", f->path,
                            strerror(errno));
         }
     }
-    close(fd);
     return rc;
 }
 
@@ -92,6 +91,8 @@ static void close_file(struct wnw__model_file *f)
     gguf_free(f->gguf);
     if (f->map)
         munmap(f->map, f->map_size);
+    if (f->fd >= 0)
+        close(f->fd);
     free(f->path);
 }
 
@@ -237,6 +238,8 @@ static int open_others(struct wnw_model *m, int32_t n)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d files of a model", (int)n);
     memset(files + 1, 0, (size_t)(n - 1) * sizeof *files);
     m->files = files;
+    for (int32_t i = 1; i < n; i++)
+        files[i].fd = -1;
     for (int32_t i = 1; i < n; i++) {
         struct wnw__model_file *f = &m->files[i];
         char what[64];
@@ -253,9 +256,12 @@ int wnw__files_open(struct wnw_model *m, const char *path)
 {
     struct place at;
     m->files = calloc(1, sizeof *m->files);
-    if (!m->files || !(m->files[0].path = strdup(path)))
+    if (!m->files)
         return wnw__fail(WNW_E_NOMEM, "no memory for a model");
     m->n_file = 1;
+    m->files[0].fd = -1;
+    if (!(m->files[0].path = strdup(path)))
+        return wnw__fail(WNW_E_NOMEM, "no memory for a model");
     WNW_TRY(open_file(&m->files[0], "model"));
     m->gguf = m->files[0].gguf;
     WNW_TRY(read_place(&m->files[0], &at));
@@ -266,6 +272,18 @@ int wnw__files_open(struct wnw_model *m, const char *path)
             (int)at.i + 1, (int)at.n, (int)at.n);
     WNW_TRY(check_is_model(&m->files[0]));
     return at.n > 1 ? open_others(m, at.n) : WNW_OK;
+}
+
+int wnw__files_check_kept(const struct wnw_model *m)
+{
+    for (int32_t i = 0; i < m->n_file; i++)
+        if (!wnw__file_state_kept(m->files[i].fd, &m->files[i].state))
+            return wnw__fail(
+                WNW_E_MISMATCH,
+                "%.200s was overwritten while it was in use: nothing is stored for it; start again, "
+                "and have other programs write a new file and rename it",
+                m->files[i].path);
+    return WNW_OK;
 }
 
 void wnw__files_close(struct wnw_model *m)

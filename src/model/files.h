@@ -13,6 +13,7 @@ struct wnw__model_file {
     struct ggml_context *meta; /* its tensors; their data lie in the mapping */
     void *map;
     size_t map_size;
+    int fd;                       /* of the mapping; -1 before there is one */
     struct wnw__file_state state; /* when it was mapped */
     ggml_backend_buffer_t buffer; /* the mapping as ggml sees it */
 };
@@ -25,6 +26,8 @@ int wnw__files_open(struct wnw_model *m, const char *path);
 int wnw__files_check(struct wnw_model *m);
 /* Gives every tensor its place in the mappings, after checking that the place exists, and counts m->weight_bytes. */
 int wnw__files_place(struct wnw_model *m);
+/* Checks that nobody wrote to the files since they were mapped. E_MISMATCH. */
+int wnw__files_check_kept(const struct wnw_model *m);
 void wnw__files_close(struct wnw_model *m);
 
 /* The tensor of this name as it lies in its file; NULL if no file has it. */

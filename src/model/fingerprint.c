@@ -283,6 +283,12 @@ void wnw_model_fingerprint(const wnw_model *m, char out[WNW_FINGERPRINT_SIZE])
     }
 }
 
+int wnw_model_check_files(const wnw_model *m)
+{
+    WNW_REQUIRE(m);
+    return wnw__files_check_kept(m);
+}
+
 int wnw_file_fingerprint(const char *path, const wnw_model_params *params, char out[WNW_FINGERPRINT_SIZE])
 {
     struct wnw_model m = {0};
@@ -298,6 +304,10 @@ int wnw_file_fingerprint(const char *path, const wnw_model_params *params, char 
         rc = wnw__fingerprint_new(&m, own.digests);
     if (rc == WNW_OK)
         make_text(&m, out);
+    if (rc == WNW_OK)
+        rc = wnw__files_check_kept(&m);
+    if (rc != WNW_OK)
+        out[0] = '\0';
     wnw__fingerprint_free(&m);
     wnw__files_close(&m);
     return rc;

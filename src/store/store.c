@@ -124,6 +124,7 @@ static int make_form(struct key *k, const wnw_store_key *key)
     WNW_TRY(run.prompt ? wnw_prompt_get_parts(run.prompt, &prompt) : WNW_OK);
     WNW_TRY(check_run(&run));
     wnw_model_fingerprint(key->model, k->fingerprint);
+    WNW_TRY(wnw_model_check_files(key->model));
     size_text(size, &run.size);
     const char *policy = wnw_policy_string(run.policy);
     const size_t room = strlen(policy) + 300;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/fingerprint_form.h"
 #include "store/wkv.h"
+#include "winnow_tools.h"
 
 #include <string.h>
 
@@ -16,6 +17,7 @@ int wnw_stored_check_model(const wnw_stored *st, const wnw_model *m)
                          "(%.100s) alone: store its text again with `winnow compress`",
                          st->meta.fingerprint, st->meta.model);
     wnw_model_fingerprint(m, print);
+    WNW_TRY(wnw_model_check_files(m));
     if (strcmp(print, st->meta.fingerprint) != 0)
         return wnw__fail(WNW_E_MISMATCH,
                          "the stored cache belongs to model %s (%.100s); this one is %s (%.100s)",

@@ -2,6 +2,7 @@
 /* Writing a session to a file. */
 #include "policy/policy.h"
 #include "store/wkv.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -277,6 +278,8 @@ int wnw__wkv_write(struct wnw__whole_file *file, const wnw_session *s, const cha
         rc = wnw__whole_file_open(file, path);
     if (rc == WNW_OK)
         rc = write_file(&w);
+    if (rc == WNW_OK)
+        rc = wnw_model_check_files(s->m);
     if (rc == WNW_OK)
         rc = verify(&w);
     XXH3_freeState(w.hash);

@@ -57,6 +57,51 @@ code=$?
 [ "$code" -eq 1 ] || fail "a model that is cut off: exit code $code"
 tail -1 "$work/err" | grep -q 'cut off while it was in use' || fail "a model that is cut off: $(cat "$work/err")"
 
+# A model that is overwritten in place while a conversation goes on: nothing is stored for it, and a file of that name stays as it was.
+# Its time of change is in the past, because clocks of file systems go in steps.
+# overwritten CODE COMMAND: the command changes the file between an answer and /save; CODE is the exit code.
+overwritten() {
+    local want=$1 name=$2 code
+    cp "$model" "$work/open.gguf"
+    touch -d '2020-01-01' "$work/open.gguf"
+    rm -f "$work/said" "$work/out" "$work/talk.wkv"
+    mkfifo "$work/said"
+    "$WINNOW" chat -m "$work/open.gguf" -n 4 <"$work/said" >"$work/out" 2>"$work/err" &
+    chat=$!
+    exec 5>"$work/said"
+    echo 'Hello.' >&5
+    for _ in $(seq 600); do
+        [ -s "$work/out" ] && break
+        sleep 0.1
+    done
+    [ -s "$work/out" ] || fail "$name: no answer: $(cat "$work/err")"
+    $name
+    echo "/save $work/talk.wkv" >&5
+    exec 5>&-
+    wait "$chat"
+    code=$?
+    [ "$code" -eq "$want" ] || fail "$name: exit code $code: $(cat "$work/err")"
+}
+last_byte() { printf x | dd of="$work/open.gguf" bs=1 seek=$(($(stat -c %s "$model") - 1)) conv=notrunc status=none; }
+longer() { printf x >>"$work/open.gguf"; }
+replaced() { cp "$tiny/tiny-llama3.gguf" "$work/other.gguf" && mv "$work/other.gguf" "$work/open.gguf"; }
+for act in last_byte longer; do
+    overwritten 2 $act
+    grep -q 'was overwritten while it was in use: nothing is stored' "$work/err" || fail "a model is overwritten, $act: $(cat "$work/err")"
+    [ ! -e "$work/talk.wkv" ] || fail "a model is overwritten, $act: a file of it is there"
+done
+overwritten 0 replaced
+[ -s "$work/talk.wkv" ] || fail "a model that is replaced by rename is not stored: $(cat "$work/err")"
+# Between two commands it is another model, whose documents are not found.
+for i in $(seq 1 8); do echo "The keeper of tower $i has $((i * 7)) lamps."; done >"$work/lamps.txt"
+cp "$model" "$work/open.gguf"
+for _ in 1 2; do
+    good 'a document is stored' run -m "$work/open.gguf" -f "$work/lamps.txt" --context-only --store "$work/kept" --policy knorm --ratio 0.5 -p x -n 2
+    last_byte
+done
+grep -q 'come from the store' "$work/err" && fail "the document of another model was taken: $(cat "$work/err")"
+[ "$(ls "$work"/kept/*.wkv | wc -l)" -eq 2 ] || fail "the folder has: $(ls "$work/kept")"
+
 # Weights whose bits are all ones are no numbers: here the last ones of the last tensor.
 cp "$model" "$work/nan.gguf"
 printf '\377%.0s' {1..64} |

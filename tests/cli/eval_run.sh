@@ -196,6 +196,14 @@ done
 
 # Rules that drop entries while reading and answering, and questions asked one by one.
 brief 'chunks' --tasks niah_single_1 --lengths 600 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
+brief 'slack' --tasks niah_single_1 --lengths 600 --policies knorm --ratios 0.5 --evict chunk:256 --chunk-slack 1.5 --out "$work/slack"
+py "$work/slack" <<'PY' || fail 'slack: records'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+assert all(abs(r["ratio_ach"] - 0.5) < 0.02 for r in rows if r["policy"] == "knorm"), rows
+configs = json.load(open(sys.argv[1] + "/run.json"))["configs"]
+assert [c.get("chunk_slack") for c in configs] == [None, 1.5], configs
+PY
 brief 'compressed again' --tasks scb_niah_syn --lengths 600 --samples 1 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress each-turn --out "$work/again2"
 py "$work/again2" <<'PY' || fail 'compressed again: records'
 import json, sys
@@ -559,6 +567,9 @@ refused 'requests' 'compresses a question too' --turns multi_request --modes awa
 refused 'requests without a history' 'no history to compress' --turns multi_request --recompress each-turn
 refused 'a time to compress again' 'use never or each-turn' --recompress always
 refused 'eviction' 'is unknown' --evict x
+refused 'slack without chunks' 'give --evict chunk' --chunk-slack 2
+bad 'slack for blocks' 'judges each block once' eval -m "$llama" --tasks niah_single_1 --lengths 1000 --samples 1 --policies lagkv --evict chunk:256 --chunk-slack 2 \
+    --out "$work/blocks"
 refused 'eviction of a policy' 'does not go with this policy' --policies kvzip --evict chunk
 refused 'a size of its own' 'has no size of its own' --policies snapkv --ratios own
 bad 'a suite' 'did you mean small' eval -m "$llama" --suite smal --out "$work/made/x"

@@ -43,6 +43,29 @@ bad 'too large a chunk' 'does not fit --kv-peak; use chunk:' run "${on[@]}" --po
 chunk=$(sed -n 's/.*use chunk:\([0-9]*\),.*/\1/p' "$work/err")
 good 'the chunk that fits' run "${on[@]}" --policy keydiff --ratio 0.75 --kv-peak "$peak" --evict "chunk:$chunk"
 
+# A longer prompt of a model with head budgets is read in chunks by itself, and said so. A model of a longer context is needed.
+long=$work/long.gguf
+python3 - "$m" "$long" <<'PY'
+import struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+at = data.index(b"llama.context_length") + len(b"llama.context_length")
+assert struct.unpack_from("<II", data, at) == (4, 8192)
+struct.pack_into("<I", data, at + 4, 16384)
+open(sys.argv[2], "wb").write(data)
+PY
+head -c 6000 "$(dirname "$0")/../../share/text/calibration.txt" >"$work/text.txt"
+good 'head budgets' calibrate shares -m "$long" -f "$work/text.txt" --set pieces=2,shortest=60,longest=80,extra=90 -t 1
+ids 8200 9 >"$work/many"
+by_itself=(-m "$long" --tokens "$work/many" -n 1 -t 1 --ratio 0.75 --json)
+good 'by itself' run "${by_itself[@]}" && {
+    json 'by itself: chunks' "$work/out" "o['chunks']['chunk'] == 2048 and o['chunks']['kv_peak_bytes'] < 0.6 * o['kv_bytes_full'] and o['kept_tokens_mean'] == 2050"
+    grep -q 'read in chunks of 2048 tokens, because the prompt is long: .*; --evict end reads it whole' "$work/err" || fail "by itself: not said: $(cat "$work/err")"
+}
+for how in '--evict end' '--policy keydiff-shares' '--kv-peak 1G'; do
+    good "whole: $how" run "${by_itself[@]}" $how && json "whole: $how" "$work/out" '"chunks" not in o'
+done
+good 'not so long' run -m "$long" --tokens "$work/ids" -n 1 -t 1 --ratio 0.75 --json && json 'not so long' "$work/out" '"chunks" not in o'
+
 # What does not go together.
 bad 'needs the whole prompt' 'second time; use keydiff' run "${on[@]}" --policy kvzip --ratio 0.75 --kv-peak "$peak"
 bad 'needs the whole prompt, in chunks' 'second time; use --evict end, or keydiff' run "${on[@]}" --policy kvzip --ratio 0.75 --evict chunk

@@ -77,9 +77,9 @@ LLAMA_ARG_HF_REPO=some/model LLAMA_ARG_MODELS_DIR=/ LLAMA_ARG_KV_OFFLOAD=0 LLAMA
 grep -E '^LLAMA_ARG_' "$work/out" | grep -qvx LLAMA_ARG_CACHE_REUSE=1 && fail "variables that are ours to set: $(grep '^LLAMA' "$work/out")"
 grep -qx LLAMA_ARG_CACHE_REUSE=1 "$work/out" || fail 'a variable of the server is lost'
 # A policy for programs of libllama is none of the server's, and that is said.
-WINNOW_POLICY=keydiff WINNOW_BUDGET=100 WINNOW_RATIO=0.5 WINNOW_KV_BYTES=x good 'a policy in the environment' serve -m "$model" --port 0
-grep -E '^WINNOW_(POLICY|BUDGET|RATIO|KV_BYTES)=' "$work/out" && fail 'variables of other programs reach the server'
-[ "$(grep -c 'in the environment is for other programs of libllama' "$work/err")" -eq 4 ] || fail "variables that do not count: $(cat "$work/err")"
+WINNOW_POLICY=keydiff WINNOW_BUDGET=100 WINNOW_RATIO=0.5 WINNOW_KV_BYTES=x WINNOW_EVICT=x good 'a policy in the environment' serve -m "$model" --port 0
+grep -E '^WINNOW_(POLICY|BUDGET|RATIO|KV_BYTES|EVICT)=' "$work/out" && fail 'variables of other programs reach the server'
+[ "$(grep -c 'in the environment is for other programs of libllama' "$work/err")" -eq 5 ] || fail "variables that do not count: $(cat "$work/err")"
 profiles=$work/cache/profiles/tiny-llama
 shipped=$(cd "$(dirname "$0")/../../share/profiles/smollm2-135m" && pwd)
 mkdir -p "$profiles"
@@ -142,6 +142,18 @@ has_set WINNOW_SERVE_ORIGINS ''
 tr '\n' ' ' <"$work/out" | grep -qF -e ' --timeout 7 ' || fail 'another timeout'
 bad 'two names in one' '--host-name' serve -m "$model" --port 0 --host-name a,b
 bad 'no timeout' '1 to 86400' serve -m "$model" --port 0 --timeout 0
+
+# Numbers that end llama.cpp's server by a signal, or have it wait for ever.
+for wrong in '-b 0' '-b -1' '-b 1e9' '--batch_size 3' '-ub 0' '--ubatch-size x' '-t 0x' '-t 100000' '--threads-batch 513' '--threads-http 5000' '--mirostat 9'; do
+    # shellcheck disable=SC2086
+    bad "$wrong" "${wrong% *} '${wrong#* }': give a whole number from" serve -m "$model" --port 0 -- $wrong
+done
+bad 'an empty number' "-ub '': give a whole number from 1" serve -m "$model" --port 0 -- -ub ''
+bad 'a batch below the slots' '-b .5.: give a whole number from 6, that of --slots' serve -m "$model" --port 0 --slots 6 -- -b 5
+LLAMA_ARG_THREADS=100000 bad 'a number of the environment' "LLAMA_ARG_THREADS '100000': give a whole number" serve -m "$model" --port 0
+LLAMA_ARG_UBATCH=0 bad 'another one' "LLAMA_ARG_UBATCH '0': give a whole number from 1" serve -m "$model" --port 0
+LLAMA_ARG_THREADS_HTTP=3 LLAMA_ARG_BATCH=0 good 'what winnow sets itself is none of it' serve -m "$model" --port 0
+good 'numbers that it takes' serve -m "$model" --port 0 --slots 3 -- -b 3 -ub 1 -t -1 -tb 512 --threads-http 2 --mirostat 2 --temp 0
 
 bad 'unknown policy' 'snapkv' serve -m "$model" --port 0 --policy snapvk
 bad 'a policy that cannot be had' 'second' serve -m "$model" --port 0 --policy kvzip

@@ -383,6 +383,8 @@ static void null_models(void **state)
     wnw_model_fingerprint(fx->model, NULL);
     assert_null_refused(wnw_file_fingerprint("x", NULL, NULL));
     assert_null_refused(wnw_file_fingerprint(NULL, NULL, print));
+    assert_null_refused(wnw_model_check_files(NULL));
+    assert_ok(wnw_model_check_files(fx->model));
     assert_string_equal(print, "");
     assert_string_equal(wnw_profile_fingerprint(NULL), "");
     strcpy(print, "x");

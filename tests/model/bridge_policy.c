@@ -5,6 +5,7 @@
 #include "llamas.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
+#include "winnow_method.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -472,6 +473,123 @@ static void test_share_once(void **state)
     test_llama_close(&t);
 }
 
+/* In chunks a prompt is compressed before the batch that follows one, as a program does by hand. */
+static void test_chunks(void **state)
+{
+    static const char *const recipes[] = {"keydiff", "snapkv", "lagkv:lag=32,sink=4", "expected_attention"};
+    static const wnw_size sizes[] = {{.kind = WNW_SIZE_BUDGET, .budget = 70},
+                                     {.kind = WNW_SIZE_RATIO, .ratio = 0.7}};
+    char path[4096];
+    struct test_llama t[2];
+    wnw_bridge *cache[2];
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    for (size_t i = 0; i < 2 * sizeof recipes / sizeof *recipes; i++) {
+        for (int by_hand = 0; by_hand < 2; by_hand++) {
+            test_llama_open(&t[by_hand], path, &(struct test_llama_params){.ours = true});
+            assert_ok(wnw_bridge_find(&cache[by_hand], llama_synchronize, t[by_hand].ctx));
+            assert_ok(wnw_bridge_set_chunk(cache[by_hand], 200));
+            assert_ok(wnw_bridge_set_policy(cache[by_hand], recipes[i / 2], &sizes[i % 2], !by_hand));
+            read_part(&t[by_hand], 0, 0, 220, 110);
+            assert_near(entries(&t[by_hand]), 220.0, 0.0);
+            if (by_hand)
+                assert_ok(wnw_bridge_compress(cache[by_hand]));
+            read_part(&t[by_hand], 0, 220, N_TURN, 110);
+        }
+        assert_cmp(entries(&t[0]), <, 170);
+        for (int32_t l = 0; l < wnw_bridge_n_layers(cache[0]); l++) {
+            int32_t cells[2][N_TURN], n[2];
+            for (int k = 0; k < 2; k++)
+                assert_ok(wnw_bridge_cells(cache[k], l, 0, 1, cells[k], N_TURN, &n[k]));
+            assert_int_equal(n[0], n[1]);
+            assert_memory_equal(cells[0], cells[1], (size_t)n[0] * sizeof **cells);
+        }
+        test_llama_close(&t[0]);
+        test_llama_close(&t[1]);
+    }
+}
+
+static void test_chunks_refused(void **state)
+{
+    char path[4096];
+    struct test_llama t;
+    wnw_bridge *cache;
+    const wnw_size size = size_budget(60);
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(&t, path, &(struct test_llama_params){.ours = true});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_error(wnw_bridge_set_chunk(cache, 127), WNW_E_RANGE);
+    assert_error(wnw_bridge_set_chunk(cache, -1), WNW_E_RANGE);
+    assert_ok(wnw_bridge_set_chunk(cache, 128));
+    assert_error(wnw_bridge_set_policy(cache, "replay+quality:dropped=0.2", NULL, true), WNW_E_UNSUPPORTED);
+    assert_says("cannot compress while a prompt is read");
+    assert_ok(wnw_bridge_set_policy(cache, "auto", &size, true));
+    read_part(&t, 0, 0, N_TURN, 150);
+    assert_near(entries(&t), 210.0, 0.0);
+    assert_ok(wnw_bridge_set_chunk(cache, 0));
+    assert_ok(wnw_bridge_set_policy(cache, "replay+quality:dropped=0.2", NULL, true));
+    test_llama_close(&t);
+}
+
+static int score_first(const void *opts, const wnw_observation *o, float *score, float *scratch)
+{
+    (void)opts;
+    (void)scratch;
+    for (int32_t h = 0; h < o->n_head_kv; h++)
+        for (int32_t i = 0; i < o->n; i++)
+            score[(int64_t)h * o->n + i] = (float)-i;
+    return WNW_OK;
+}
+
+static int score_nothing(const void *opts, const wnw_observation *o, float *score, float *scratch)
+{
+    (void)opts;
+    (void)o;
+    (void)score;
+    (void)scratch;
+    return WNW_E_ARG;
+}
+
+/* Recipes name scorers of the program while it has added them. One that fails leaves the sequence whole. */
+static void test_parts_of_the_program(void **state)
+{
+    static const wnw_scorer first = {.part = {WNW_SCORER_INIT, .name = "of_the_test"}, .score = score_first};
+    static const wnw_scorer fails = {.part = {WNW_SCORER_INIT, .name = "that_fails"}, .score = score_nothing};
+    const wnw_size size = size_budget(60);
+    char path[4096];
+    struct test_llama t;
+    wnw_bridge *cache;
+    int32_t cells[N_TURN], n;
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(&t, path, &(struct test_llama_params){.ours = true});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_error(wnw_bridge_set_policy(cache, "of_the_test", &size, false), WNW_E_ARG);
+    assert_ok(wnw_bridge_add_part(cache, &first.part));
+    assert_error(wnw_bridge_add_part(cache, &first.part), WNW_E_ARG);
+    assert_says("the name \"of_the_test\" is taken");
+    assert_ok(wnw_bridge_add_part(cache, &fails.part));
+    assert_ok(wnw_bridge_set_policy(cache, "that_fails", &size, false));
+    read_part(&t, 0, 0, N_TURN, 110);
+    assert_error(wnw_bridge_compress(cache), WNW_E_ARG);
+    assert_ok(wnw_bridge_cells(cache, 0, 0, 0, cells, N_TURN, &n));
+    assert_int_equal(n, N_TURN);
+    assert_ok(wnw_bridge_set_policy(cache, "of_the_test", &size, false));
+    assert_ok(wnw_bridge_add_part(cache, NULL)); /* the policy has it still */
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
+    read_part(&t, 0, 0, N_TURN, 110);
+    assert_ok(wnw_bridge_compress(cache));
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        assert_ok(wnw_bridge_cells(cache, i, 0, 0, cells, N_TURN, &n));
+        assert_int_equal(n, 60);
+        for (int32_t k = 0; k < n; k++)
+            assert_int_equal(cells[k], k);
+    }
+    assert_error(wnw_bridge_set_policy(cache, "of_the_test", &size, false), WNW_E_ARG);
+    test_llama_close(&t);
+}
+
 /* Layers whose number of heads differs are planned separately: each keeps its size in every head. Sessions refuse them. */
 static void test_other_heads(void **state)
 {
@@ -539,16 +657,28 @@ static void test_bad_environment(void **state)
 {
     static const struct {
         const char *variable, *value;
-    } bad[] = {{"WINNOW_BUDGET", "many"},      {"WINNOW_BUDGET", "0"},      {"WINNOW_RATIO", "1"},
-               {"WINNOW_RATIO", "0.5x"},       {"WINNOW_RATIO", "nan"},     {"WINNOW_KV_BYTES", "-1"},
-               {"WINNOW_BUDGET", "20.5"},      {"WINNOW_BUDGET", "0x20"},   {"WINNOW_BUDGET", "1K"},
-               {"WINNOW_RATIO", " 0.5"},       {"WINNOW_KV_BYTES", "1.5K"}, {"WINNOW_KV_BYTES", "64KB"},
-               {"WINNOW_KV_BYTES", "9999999G"}},
-      good[] = {{"WINNOW_BUDGET", "20"},
-                {"WINNOW_RATIO", "5e-1"},
-                {"WINNOW_KV_BYTES", "65536"},
-                {"WINNOW_KV_BYTES", "64K"},
-                {"WINNOW_KV_BYTES", "1G"}};
+    } bad[] = {{"WINNOW_BUDGET", "many"},
+               {"WINNOW_BUDGET", "0"},
+               {"WINNOW_RATIO", "1"},
+               {"WINNOW_RATIO", "0.5x"},
+               {"WINNOW_RATIO", "nan"},
+               {"WINNOW_KV_BYTES", "-1"},
+               {"WINNOW_BUDGET", "20.5"},
+               {"WINNOW_BUDGET", "0x20"},
+               {"WINNOW_BUDGET", "1K"},
+               {"WINNOW_RATIO", " 0.5"},
+               {"WINNOW_KV_BYTES", "1.5K"},
+               {"WINNOW_KV_BYTES", "64KB"},
+               {"WINNOW_KV_BYTES", "9999999G"},
+               {"WINNOW_EVICT", "layer"},
+               {"WINNOW_EVICT", "chunk:"},
+               {"WINNOW_EVICT", "chunk:127"},
+               {"WINNOW_EVICT", "chunk:1e3"},
+               {"WINNOW_EVICT", "chunk: 512"},
+               {"WINNOW_EVICT", "chunk:2147483648"}},
+      good[] = {{"WINNOW_BUDGET", "20"},    {"WINNOW_RATIO", "5e-1"},      {"WINNOW_KV_BYTES", "65536"},
+                {"WINNOW_KV_BYTES", "64K"}, {"WINNOW_KV_BYTES", "1G"},     {"WINNOW_EVICT", "end"},
+                {"WINNOW_EVICT", "chunk"},  {"WINNOW_EVICT", "chunk:2048"}};
     (void)state;
     char path[4096];
     struct test_llama t;
@@ -590,6 +720,9 @@ int main(void)
                                        cmocka_unit_test(test_automatic),
                                        cmocka_unit_test(test_not_twice),
                                        cmocka_unit_test(test_share_once),
+                                       cmocka_unit_test(test_chunks),
+                                       cmocka_unit_test(test_chunks_refused),
+                                       cmocka_unit_test(test_parts_of_the_program),
                                        cmocka_unit_test(test_other_heads),
                                        cmocka_unit_test(test_no_room),
                                        cmocka_unit_test(test_bad_environment)};

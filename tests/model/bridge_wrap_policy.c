@@ -300,6 +300,38 @@ static void test_by_itself(void **state)
         }
 }
 
+/* In chunks on wrapped devices, from the environment: two sequences in turn, so that their batches do not follow each other. */
+static void test_chunks(void **state)
+{
+    static const char *const recipes[] = {"snapkv", "keydiff", "lagkv:lag=16,sink=4"};
+    char path[4096];
+    int32_t *tokens = test_random_tokens(1024, 250, 9);
+    (void)state;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    for (size_t i = 0; i < 2 * sizeof recipes / sizeof *recipes; i++) {
+        struct test_llama t;
+        copies = i % 2;
+        setenv("WINNOW_POLICY", recipes[i / 2], 1);
+        setenv("WINNOW_BUDGET", "80", 1);
+        setenv("WINNOW_EVICT", "chunk:200", 1);
+        test_llama_open(&t, path,
+                        &(struct test_llama_params){
+                            .ours = true, .device = "WINNOW0", .flash = true, .n_ctx = 2048, .n_seq = 2});
+        unsetenv("WINNOW_POLICY");
+        unsetenv("WINNOW_BUDGET");
+        unsetenv("WINNOW_EVICT");
+        for (int32_t at = 0; at < 600; at += 100) {
+            test_llama_decode(&t, 0, at, tokens + at, 100, NULL);
+            test_llama_decode(&t, 1, at, tokens + 300 + at % 300, 100, NULL);
+            assert_cmp(entries_of_head(&t), <=, 2 * (80 + 200 + 2 * 16)); /* lagkv keeps two blocks more */
+        }
+        assert_cmp(entries_of_head(&t), >, 2 * 60);
+        test_llama_close(&t);
+        copies = false;
+    }
+    free(tokens);
+}
+
 /* A recursive policy notes what it has settled: a second turn leaves that alone. */
 static void test_settled(void **state)
 {
@@ -337,6 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_family), cmocka_unit_test(test_qwen3_copied),
         cmocka_unit_test(test_gemma3),       cmocka_unit_test(test_contents),
-        cmocka_unit_test(test_by_itself),    cmocka_unit_test(test_settled)};
+        cmocka_unit_test(test_by_itself),    cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_settled)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "files.h"
 #include "gguf_edit.h"
 #include "helpers.h"
+#include "winnow_store.h"
 #include "winnow_tools.h"
 
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_MODELS = 48 };
@@ -641,6 +643,112 @@ static void kept_digests_change_nothing(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* ---- Files that are overwritten while a model is open ---- */
+
+/* Changes one byte of a file, or appends it. */
+static void write_byte(const char *path, off_t at)
+{
+    const int fd = open(path, O_RDWR);
+    char byte = 0;
+    assert_true(fd >= 0);
+    assert_true(pread(fd, &byte, 1, at) >= 0);
+    byte = (char)(byte + 1);
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static off_t size_of_file(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_size;
+}
+
+static void overwrite_within(const char *path)
+{
+    write_byte(path, size_of_file(path) - 1);
+}
+
+static void overwrite_longer(const char *path)
+{
+    write_byte(path, size_of_file(path));
+}
+
+static void replace(const char *path)
+{
+    char other[4200];
+    snprintf(other, sizeof other, "%s.XXXXXX", path);
+    test_file_of(other, "another file", 12);
+    assert_int_equal(rename(other, path), 0);
+}
+
+static void take_away(const char *path)
+{
+    assert_int_equal(unlink(path), 0);
+}
+
+static const struct {
+    const char *name;
+    void (*act)(const char *path);
+    bool kept;
+} acts[] = {{"overwritten in the same size", overwrite_within, false},
+            {"overwritten and longer", overwrite_longer, false},
+            {"replaced by another file", replace, true},
+            {"removed", take_away, true}};
+
+/* The last of n_part files meets the act; one file where n_part is 1. */
+static void overwritten(const struct test_gguf *f, int32_t n_part, size_t act)
+{
+    char dir[] = "/tmp/winnow-overwritten-XXXXXX", stem[64], path[2][128], print[WNW_FINGERPRINT_SIZE],
+         command[128], stored[64];
+    const int32_t first[] = {0, f->n_tensor / 2, f->n_tensor};
+    const struct timespec long_ago[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    wnw_model *m;
+    assert_non_null(mkdtemp(dir));
+    snprintf(stem, sizeof stem, "%s/model", dir);
+    snprintf(path[0], sizeof path[0], "%s.gguf", stem);
+    snprintf(stored, sizeof stored, "%s/a.wkv", dir);
+    if (n_part == 1)
+        test_gguf_write(f, path[0]);
+    else
+        test_gguf_write_parts(f, stem, n_part, first);
+    for (int32_t i = 0; n_part > 1 && i < n_part; i++)
+        test_gguf_part_path(path[i], sizeof path[i], stem, i, n_part);
+    for (int32_t i = 0; i < n_part; i++) /* clocks of file systems go in steps */
+        assert_int_equal(utimensat(AT_FDCWD, path[i], long_ago, 0), 0);
+    assert_ok(wnw_model_open(&m, path[0], NULL));
+    struct test_session how = {.n_ctx = 64};
+    wnw_session *s = test_session_new(m, &how);
+    test_prefill(s, (const int32_t[]){5, 6, 7, 8, 9, 10}, 6);
+    assert_ok(wnw_model_check_files(m));
+    wnw_model_fingerprint(m, print);
+    acts[act].act(path[n_part - 1]);
+    const int status = wnw_model_check_files(m), store = wnw_session_store(s, stored, NULL);
+    if (status != (acts[act].kept ? WNW_OK : WNW_E_MISMATCH) || store != status)
+        fail_msg("%d files, %s: %d and %d", (int)n_part, acts[act].name, status, store);
+    if (!acts[act].kept)
+        assert_non_null(strstr(wnw_last_error(), "was overwritten while it was in use"));
+    assert_int_equal(access(stored, F_OK) == 0, acts[act].kept);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void files_that_are_overwritten(void **state)
+{
+    (void)state;
+    char path[4096];
+    struct test_gguf f;
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_gguf_read(&f, path);
+    for (int32_t n_part = 1; n_part <= 2; n_part++)
+        for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+            overwritten(&f, n_part, i);
+    test_gguf_free(&f);
+    assert_int_equal(wnw_model_check_files(NULL), WNW_E_ARG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -655,6 +763,7 @@ int main(void)
         cmocka_unit_test(names_shapes_and_places_of_tensors),
         cmocka_unit_test(what_is_no_model),
         cmocka_unit_test(kept_digests_change_nothing),
+        cmocka_unit_test(files_that_are_overwritten),
     };
     return cmocka_run_group_tests_name("fingerprints of models", tests, NULL, NULL);
 }

@@ -3,11 +3,14 @@
 
 The models are random: what is compared are numbers of entries, which rounding does not change, and answers of the same computation.
 """
+import contextlib
+import io
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import llama_cpp
@@ -64,6 +67,17 @@ class Attach(unittest.TestCase):
         self.assertEqual(ask(llm, TEXT), whole)
         self.assertEqual(attached.stats(llm).kept, before.kept)
 
+    def test_chunks(self):
+        """A prompt of several batches is compressed before it has ended."""
+        llm = llama(n_batch=256, n_ubatch=256)
+        kept = []
+        for chunk in (None, 256):
+            attached.attach(llm, policy="knorm", ratio=0.5, chunk=chunk)
+            llm.reset()
+            llm.eval(llm.tokenize(TEXT.encode())[:700])
+            kept.append(attached.stats(llm).kept)
+        self.assertEqual(kept, [700, 256 + 700 - 512])
+
     def test_sizes(self):
         llm = llama()
         for options, kept in (({}, 0.5), ({"policy": "snapkv"}, 0.5), ({"policy": winnow.presses.KnormPress(0.75)}, 0.25), ({"policy": "knorm", "budget": 40}, None)):
@@ -74,19 +88,66 @@ class Attach(unittest.TestCase):
                 n, now = len(llm.tokenize(TEXT.encode())), attached.stats(llm)
                 self.assertAlmostEqual(now.kept - (now.n_tokens - n), 40 if kept is None else kept * n, delta=1)
 
+    def test_a_scorer_in_python(self):
+        """It keeps what the same one in C keeps, in a recipe too."""
+        @winnow.scorer(needs=["keys"], first=0, last=0)
+        def py_norms(keys):
+            return -np.sqrt(np.einsum("hnd,hnd->hn", keys.astype(np.float64), keys))
+
+        said = []
+        for policy in ("knorm", py_norms, "knorm+adakv", py_norms + "adakv"):
+            llm = llama()
+            attached.attach(llm, policy, ratio=0.5)
+            said.append((ask(llm, TEXT, 8), [one.entries for one in attached.stats(llm).layers]))
+        self.assertEqual(said[0], said[1])
+        self.assertEqual(said[2], said[3])
+
+    def test_scorers_that_fail(self):
+        """A traceback is printed, the prompt stays whole, and the Llama goes on."""
+        @winnow.scorer
+        def raises(keys):
+            raise ZeroDivisionError("of the test")
+
+        @winnow.scorer
+        def not_finite(keys):
+            return np.full(keys.shape[:2], np.nan)
+
+        @winnow.scorer
+        def of_a_wrong_shape(keys):
+            return keys
+
+        @winnow.scorer
+        def stopped(keys):
+            raise KeyboardInterrupt
+
+        llm = llama()
+        for policy, sentence in ((raises, "ZeroDivisionError: of the test"), (not_finite, "not finite"), (of_a_wrong_shape, "returned the shape")):
+            attached.attach(llm, policy)
+            llm.reset()
+            with self.subTest(sentence), contextlib.redirect_stderr(io.StringIO()) as printed:
+                ask(llm, TEXT)
+                self.assertIn(sentence, printed.getvalue())
+                self.assertEqual(attached.stats(llm).kept, attached.stats(llm).n_tokens)
+        attached.attach(llm, stopped)
+        llm.reset()
+        with self.assertRaises(KeyboardInterrupt):
+            ask(llm, TEXT)
+            time.sleep(60)
+        attached.attach(llm, "knorm")
+        llm.reset()
+        ask(llm, TEXT)
+        self.assertLess(attached.stats(llm).kept, attached.stats(llm).n_tokens)
+
     def test_bad_input(self):
         llm = llama()
-
-        @winnow.scorer(needs=["keys"])
-        def mine(keys):
-            return keys[..., 0]
-
         for kind, sentence, call in (
             (TypeError, "llama_cpp.Llama, not str", lambda: attached.attach("model")),
             (winnow.ArgumentError, "nonsense", lambda: attached.attach(llm, "nonsense")),
-            (winnow.ArgumentError, "mine", lambda: attached.attach(llm, mine)),
+            (winnow.ArgumentError, "no_scorer", lambda: attached.attach(llm, "no_scorer+adakv")),
             (winnow.ArgumentError, "exclude each other", lambda: attached.attach(llm, ratio=0.5, budget=4)),
             (winnow.WinnowError, "kvzip", lambda: attached.attach(llm, "kvzip")),
+            (winnow.ArgumentError, "chunk is 100 tokens", lambda: attached.attach(llm, "knorm", chunk=100)),
+            (TypeError, "float", lambda: attached.attach(llm, "knorm", chunk=512.0)),
             (winnow.FileError, "nosuch.json", lambda: attached.attach(llm, profile="nosuch.json")),
             (winnow.UsageError, "n_gpu_layers=-1", lambda: attached.attach(llama(n_gpu_layers=0))),
             (winnow.UsageError, "n_gpu_layers=-1", lambda: attached.stats(llama(n_gpu_layers=0))),

@@ -171,6 +171,8 @@ class Package(unittest.TestCase):
         self.refused(ValueError, r"returned the shape \(3,\), not", lambda keys: np.zeros(3))
         self.refused(TypeError, "scores are numbers", lambda keys: np.full(keys.shape[:2], "a"))
         self.refused(ValueError, "not finite, in layer 0", lambda keys: np.full(keys.shape[:2], np.nan))
+        self.refused(ValueError, "not finite, in layer 0", lambda keys: np.full(keys.shape[:2], 1e300))
+        self.refused(ValueError, "read-only", lambda obs: obs.head_keys(0).fill(0))
         self.refused(LookupError, "mine alone", raises)
         self.refused(LookupError, "values was not observed|not observed", lambda obs: obs.values)
         try:
@@ -230,6 +232,9 @@ class Package(unittest.TestCase):
             (TypeError, "document is a str", lambda: self.m.compress(3, ratio=0.5)),
             (TypeError, "ratio is a number", lambda: self.m.compress(TEXT, ratio="half")),
             (winnow.ArgumentError, "a ratio of 1", lambda: self.m.compress(TEXT, ratio=1)),
+            (winnow.ArgumentError, "not nan", lambda: self.m.compress(TEXT, ratio=float("nan"))),
+            (winnow.ArgumentError, "threads is -1", lambda: winnow.Model(TINY, threads=-1)),
+            (winnow.ArgumentError, "context is 4294967296", lambda: winnow.Model(TINY, context=1 << 32)),
             (winnow.ArgumentError, "exclude each other", lambda: self.m.compress(TEXT, ratio=0.5, budget=3)),
             (winnow.ArgumentError, "NUL character", lambda: self.m.compress("a\0b", ratio=0.5)),
             (winnow.ArgumentError, "nosuch", lambda: self.m.compress(TEXT, ratio=0.5, policy="nosuch")),

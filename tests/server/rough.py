@@ -178,4 +178,9 @@ for options, key, value in [(["--ratio", "0"], "ratio", 0), (["--ratio", "0.25"]
         if value == 0:
             s.ask("/completion", {"prompt": ids(300, 1), "n_predict": 1, "ignore_eos": True, "id_slot": 0})
             check("and drops nothing", kv(s)["slots"][0]["entries"] >= 300, kv(s))
+# Values of options by which llama.cpp's server ends itself before it answers: one sentence and an exit code.
+for rest, said in ((["--grammar", "x"], "failed to parse grammar"), (["--rpc", "nowhere"], "Failed to parse endpoint")):
+    done = subprocess.run([winnow, "serve", "-m", model, "--port", "0", "--", *rest], capture_output=True, text=True, errors="replace", timeout=120)
+    check(f"{rest}: the exit code", done.returncode == 2, done.returncode, done.stderr[-500:])
+    check(f"{rest}: the last line", "winnow: llama.cpp's server cannot start: " in done.stderr.splitlines()[-1] and said in done.stderr.splitlines()[-1], done.stderr[-500:])
 finish()

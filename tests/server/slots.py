@@ -8,6 +8,7 @@ may save to one folder. Cells in any order of libllama's go on after a restore a
 import ctypes
 import json
 import os
+import shutil
 import struct
 import sys
 import tempfile
@@ -208,4 +209,38 @@ for model, rest in (("foreign/gemma4.gguf", ()), ("foreign/gemma4.gguf", ("--swa
             check(f"{name}: is answered", s.complete(ids(120, 1, 5, 50) + ids(10, 3, 5, 50), 2, id_slot=1)["tokens_predicted"] == 2)
             page = s.ask("/winnow/page?slot=0")
             check(f"{name}: looks leave no file", page.status in (200, 409) and sorted(os.listdir(folder)) == ["good", "made"], page.status, os.listdir(folder))
+
+# A model's file that is overwritten in place under the server: nothing is stored or restored for it. A new file of that name changes nothing.
+def overwrite(path):
+    with open(path, "r+b") as f:
+        f.seek(-1, os.SEEK_END)
+        last = f.read(1)
+        f.seek(-1, os.SEEK_END)
+        f.write(bytes([last[0] ^ 1]))
+
+
+def replace(path):
+    shutil.copy(path, path + ".new")
+    os.rename(path + ".new", path)
+
+
+for act, kept in ((overwrite, False), (replace, True)):
+    with tempfile.TemporaryDirectory() as top:
+        path, folder, state = f"{top}/model.gguf", f"{top}/slots", f"{top}/state"
+        shutil.copy(f"{TINY}/tiny-llama.gguf", path)
+        os.utime(path, (10**9, 10**9))  # clocks of file systems go in steps
+        os.mkdir(folder)
+        with Server([winnow, "serve", "-m", path, "--port", "0", "--slots", "1", "--save", folder, "--state", state, "--", "-t", "1"]) as s:
+            s.complete(ids(80, 1), 2)
+            check(f"{act.__name__}: saved before", move(s, 0, "save", "before").status == 200, s.log()[-400:])
+            act(path)
+            reply = move(s, 0, "save", "after")
+            check(f"{act.__name__}: a save", (reply.status == 200) == kept and os.path.exists(f"{folder}/after") == kept, reply.status, reply.text)
+            reply = move(s, 0, "restore", "before")
+            check(f"{act.__name__}: a restore", (reply.status == 200) == kept, reply.status, reply.text)
+            s.complete(ids(80, 1), 2)
+            s.process.terminate()
+            s.process.wait(60)
+            check(f"{act.__name__}: what is parked at the end", bool([f for f in os.listdir(state) if f.endswith(".park")]) == kept, os.listdir(state), s.log()[-400:])
+            check(f"{act.__name__}: why is said", ("was overwritten while it was in use" in s.log()) != kept, s.log()[-400:])
 finish()

@@ -118,7 +118,7 @@ static const struct {
       .shares_least = 0.03,
       .kept = 0.02,
       .phase = WNW_PHASE_CHUNK},
-     "snapkv:kernel=31"},
+     "keydiff"}, /* the end of a chunk is no question */
     {{.question_known = true, .profiles = STATS, .decodes = true}, "snapkv:kernel=31"},
     {{.question_known = true, .more_questions = true, .phase = WNW_PHASE_LAYER}, "keydiff"},
     {{.question_known = true, .more_questions = true, .profiles = STATS, .decodes = true}, "keydiff"},
@@ -198,6 +198,34 @@ static void rows_by_length(void **state)
             }
             n = until;
         }
+    }
+}
+
+/* Chunks are for long prompts of models with head budgets, and the policy then works in chunks. */
+static void chunks_of_long_prompts(void **state)
+{
+    (void)state;
+    const struct {
+        wnw_policy_facts facts;
+        int32_t chunk;
+    } cases[] = {
+        {{.profiles = SHARES, .n_tokens = 8193}, 2048},
+        {{.profiles = SHARES, .n_tokens = 8192}, 0},
+        {{.profiles = SHARES}, 0}, /* no length is known */
+        {{.profiles = GATE, .n_tokens = 9000}, 0},
+        {{.profiles = SHARES | GATE, .n_tokens = 9000, .n_ctx_train = 9000, .kept = 0.25}, 2048},
+        {{.profiles = SHARES, .n_tokens = 9001, .n_ctx_train = 9000}, 0},
+        {{.profiles = SHARES, .n_tokens = 9000, .shares_least = 0.3, .kept = 0.25}, 0},
+        {{.profiles = SHARES, .n_tokens = 9000, .decodes = true}, 0},
+        {{.profiles = SHARES, .n_tokens = 9000, .phase = WNW_PHASE_LAYER}, 0},
+        {{.profiles = SHARES, .n_tokens = 9000, .phase = WNW_PHASE_CHUNK}, 0}, /* it is said already */
+        {{.profiles = SHARES, .n_tokens = 9000, .kept = NAN}, 0},
+    };
+    assert_int_equal(wnw_policy_chunk(NULL), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wnw_policy_facts f = cases[i].facts;
+        f.struct_size = sizeof f;
+        assert_int_equal(wnw_policy_chunk(&f), cases[i].chunk);
     }
 }
 
@@ -450,9 +478,13 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),           cmocka_unit_test(rows_by_length),
-        cmocka_unit_test(every_combination), cmocka_unit_test(every_row_has_its_evidence),
-        cmocka_unit_test(quality_by_hand),   cmocka_unit_test(quality_refused),
+        cmocka_unit_test(by_hand),
+        cmocka_unit_test(rows_by_length),
+        cmocka_unit_test(chunks_of_long_prompts),
+        cmocka_unit_test(every_combination),
+        cmocka_unit_test(every_row_has_its_evidence),
+        cmocka_unit_test(quality_by_hand),
+        cmocka_unit_test(quality_refused),
         cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

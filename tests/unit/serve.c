@@ -1003,19 +1003,19 @@ static void test_slots_behind_documents(void **state)
     a.n_prompt = 40;
     a.behind = 1;
     x = claimed(&a);
-    assert_true(x.puts);
+    assert_true(x.must_restore);
     assert_false(x.no_reuse);
     serve_slots_report(0, &(struct serve_content){.n_tokens = 50, .entries = 500, .behind = 1});
     serve_slots_release(&x);
     x = claimed(&a); /* it is there */
-    assert_false(x.puts);
+    assert_false(x.must_restore);
     char *json = serve_slots_json(NULL);
     assert_non_null(strstr(json, "\"document\": \"novel\""));
     free(json);
     serve_slots_release(&x);
     a.reuse = SERVE_REUSE_NEVER;
     x = claimed(&a);
-    assert_true(x.puts);
+    assert_true(x.must_restore);
     serve_slots_release(&x);
     a.behind = 0; /* a slot that continues a document is for nobody else, unless asked for */
     a.reuse = SERVE_REUSE_SAME;

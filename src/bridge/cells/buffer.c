@@ -183,7 +183,7 @@ static void clear(ggml_backend_buffer_t buffer, uint8_t value)
     struct wnw__bridge_cache *c = buffer->context;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_layer_clear(c->layers[i]);
-    c->missed = false;
+    c->unobserved = false;
     if (value == 0 && !c->borrowed && madvise(c->base, c->size, MADV_DONTNEED) == 0)
         return; /* the pages are 0 when they are read again, and take no memory until then */
     memset(c->base, value, c->size);

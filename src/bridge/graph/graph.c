@@ -35,7 +35,7 @@ struct look {
     struct attend *attend; /* [n_node] */
     int32_t n_attend;
     const struct ggml_tensor
-        *stranger; /* the first node on a cache that we do not know; NULL if there is none */
+        *unknown_node; /* the first node on a cache that we do not know; NULL if there is none */
 };
 
 /* ---- Views of keys and values ---- */
@@ -339,7 +339,7 @@ static void find_unknown(struct look *look)
         const struct wnw__bridge_tensor *t = touched(look->b, node);
         if (!t || is_found(look, node) || is_store(node, t))
             continue;
-        look->stranger = look->stranger ? look->stranger : node;
+        look->unknown_node = look->unknown_node ? look->unknown_node : node;
         wnw__bridge_mark_unknown(node);
     }
 }
@@ -380,12 +380,12 @@ static void decide(struct wnw__bridge_backend *b, const struct look *look)
         if (t && wnw__bridge_backend_see(b, t->layer->cache) != WNW_OK)
             wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     }
-    if (n_plain > 0 && look->stranger)
-        b->stranger = ggml_op_name(look->stranger->op);
+    if (n_plain > 0 && look->unknown_node)
+        b->unknown_node = ggml_op_name(look->unknown_node->op);
     if (n_ragged + n_plain > 0)
         wnw__log(WNW_LOG_INFO, "winnow: layers with a ragged cache: %d, left as they are: %d%s%s",
-                 (int)n_ragged, (int)n_plain, look->stranger ? ", because of operation " : "",
-                 look->stranger ? ggml_op_name(look->stranger->op) : "");
+                 (int)n_ragged, (int)n_plain, look->unknown_node ? ", because of operation " : "",
+                 look->unknown_node ? ggml_op_name(look->unknown_node->op) : "");
 }
 
 /* Makes a part of a chain a view of what it reads first. */

@@ -122,7 +122,7 @@ static int check_lost(const struct wnw__bridge_sequence *s, int32_t il, int32_t 
 {
     const struct wnw__bridge_live *live = s->live;
     const struct wnw__bridge_note *note = n < live->n ? wnw__bridge_note_of(live, live->n - n - 1) : NULL;
-    return !note || note->order == 0 || note->seen || note->unasked
+    return !note || note->order == 0 || note->seen || note->query_skipped
                ? WNW_OK
                : wnw__fail(
                      WNW_E_NOT_OBSERVED,

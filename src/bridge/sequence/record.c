@@ -173,7 +173,7 @@ void wnw__bridge_record_unasked(const struct wnw__bridge_layer *l, int32_t cell)
 {
     const struct wnw__bridge_cache *c = l->cache;
     if (c->note && c->n_cell == l->k.n_cell)
-        c->note[cell].unasked = true;
+        c->note[cell].query_skipped = true;
 }
 
 void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i)

@@ -54,7 +54,7 @@ static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_b
         const int32_t i = wnw__bridge_sampled(s, t);
         if (i < 0)
             continue;
-        if (!note || note->missed)
+        if (!note || note->unobserved)
             return wnw__fail(WNW_E_NOT_OBSERVED,
                              "token %d was not observed: its policy was set after it was read, or memory ran "
                              "out",

@@ -203,6 +203,26 @@ int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
     return rc;
 }
 
+int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
+{
+    WNW_REQUIRE(cache);
+    int rc = WNW_OK;
+    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
+        rc = wnw__bridge_watch_part(&b->watch, part);
+    return rc;
+}
+
+int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
+{
+    WNW_REQUIRE(cache);
+    if (n != 0 && n < WNW_BRIDGE_LEAST_NEW)
+        return wnw__fail(WNW_E_RANGE, "chunks of %d tokens; give 0 for none, or at least %d", (int)n,
+                         WNW_BRIDGE_LEAST_NEW);
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        b->watch.chunk_next = n;
+    return WNW_OK;
+}
+
 /* The sequence of the last row, as far as its layers are on one device. */
 static int compress_last(struct wnw__bridge_backend *b)
 {

@@ -102,12 +102,12 @@ static int apply(struct group *groups, int32_t n)
 static int check_seen(const struct wnw__bridge_live *live)
 {
     const struct wnw__bridge_cache *c = live->cache;
-    bool missed = c->missed;
+    bool unobserved = c->unobserved;
     if (!c->note)
         return wnw__fail(WNW_E_ARG, "the cache is gone");
     for (int32_t i = 0; i < live->n; i++)
-        missed = missed || wnw__bridge_note_of(live, i)->missed;
-    return missed
+        unobserved = unobserved || wnw__bridge_note_of(live, i)->unobserved;
+    return unobserved
                ? wnw__fail(WNW_E_NOT_OBSERVED,
                            "tokens of the sequence were not observed, because memory ran out while they were "
                            "read: read it again")

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define USUAL_CHUNK 512 /* tokens, as --evict chunk has */
+
 /* ---- What cannot be had ---- */
 
 /* Whether what is read a second time is a sample alone, which a program can feed. */
@@ -96,13 +98,25 @@ void wnw__bridge_watch_clear(struct wnw__bridge_watch *w)
     w->needs = (wnw_needs){0};
     w->n_place = 0;
     w->told[0] = '\0';
+    w->chunk = 0;
+}
+
+static int check_chunk(const wnw_policy *p, int32_t chunk)
+{
+    const char *reason;
+    if (chunk == 0 || wnw_policy_allows(p, WNW_PHASE_CHUNK, &reason))
+        return WNW_OK;
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "%s cannot compress while a prompt is read: %s; leave chunks out, or use keydiff",
+                     wnw__policy_name(p), reason);
 }
 
 /* A policy that can be had here. */
-static int parse(wnw_policy **out, const char *recipe, const wnw_profile *profile)
+static int parse(wnw_policy **out, const char *recipe, const struct wnw__bridge_watch *w, int32_t chunk)
 {
-    WNW_TRY(wnw_policy_parse(out, recipe, NULL));
-    const int rc = wnw_bridge_check_policy(*out, profile);
+    WNW_TRY(wnw_policy_parse(out, recipe, w->registry));
+    int rc = wnw_bridge_check_policy(*out, w->profile);
+    rc = rc == WNW_OK ? check_chunk(*out, chunk) : rc;
     if (rc != WNW_OK) {
         wnw_policy_free(*out);
         *out = NULL;
@@ -112,7 +126,8 @@ static int parse(wnw_policy **out, const char *recipe, const wnw_profile *profil
 
 /* What "auto" may come to: the policy for the shortest prompts, and what they all need. */
 struct rows {
-    const wnw_profile *profile;
+    const struct wnw__bridge_watch *watch;
+    int32_t chunk;
     wnw_policy *first;
     wnw_needs needs;
 };
@@ -122,7 +137,7 @@ static int add_row(const char *recipe, const wnw_policy_choice *row, void *user)
     struct rows *rows = user;
     wnw_policy *policy;
     (void)row;
-    WNW_TRY(parse(&policy, recipe, rows->profile));
+    WNW_TRY(parse(&policy, recipe, rows->watch, rows->chunk));
     const wnw_needs needs = wnw_policy_needs(policy);
     const int rc = wnw__bridge_add_needs(&rows->needs, &needs);
     if (rows->first)
@@ -134,9 +149,10 @@ static int add_row(const char *recipe, const wnw_policy_choice *row, void *user)
 
 /* What is chosen by; facts are the caller's. */
 static wnw_automatic automatic_of(const char *recipe, wnw_policy_facts *facts, const wnw_profile *profile,
-                                  const wnw_size *size)
+                                  const wnw_size *size, int32_t chunk)
 {
     *facts = wnw_policy_facts_default();
+    facts->phase = chunk > 0 ? WNW_PHASE_CHUNK : WNW_PHASE_END;
     wnw_policy_facts_add(facts, profile);
     return (wnw_automatic){WNW_INIT(wnw_automatic), .recipe = recipe, .facts = facts, .profile = profile,
                            .size = *size};
@@ -147,9 +163,10 @@ int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const
 {
     const wnw_size none = {.kind = WNW_SIZE_NONE}, of = size ? *size : none;
     const bool chooses = wnw_automatic_is(recipe, NULL);
+    const int32_t chunk = by_itself ? w->chunk_next : 0;
     wnw_policy_facts facts;
-    const wnw_automatic automatic = automatic_of(recipe, &facts, w->profile, &of);
-    struct rows rows = {.profile = w->profile};
+    const wnw_automatic automatic = automatic_of(recipe, &facts, w->profile, &of, chunk);
+    struct rows rows = {.watch = w, .chunk = chunk};
     char *text = chooses ? strdup(recipe) : NULL;
     int rc = chooses ? wnw_automatic_each(&automatic, add_row, &rows) : add_row(recipe, NULL, &rows);
     if (rc == WNW_OK && chooses && !text)
@@ -165,6 +182,7 @@ int wnw__bridge_watch_set(struct wnw__bridge_watch *w, const char *recipe, const
     w->needs = rows.needs;
     w->size = of;
     w->by_itself = by_itself;
+    w->chunk = chunk;
     return WNW_OK;
 }
 
@@ -172,7 +190,7 @@ int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe,
                                 bool by_itself)
 {
     wnw_policy *policy = NULL;
-    if (!wnw_automatic_is(recipe, NULL) && wnw_policy_parse(&policy, recipe, NULL) == WNW_OK) {
+    if (!wnw_automatic_is(recipe, NULL) && wnw_policy_parse(&policy, recipe, w->registry) == WNW_OK) {
         const wnw_needs needs = wnw_policy_needs(policy);
         const int rc =
             repeats_sample(&needs)
@@ -220,12 +238,12 @@ static bool shares_caches(const struct wnw__bridge_live *live)
 static int choose(struct wnw__bridge_watch *w, const struct wnw__bridge_live *live)
 {
     wnw_policy_facts facts;
-    const wnw_automatic automatic = automatic_of(w->automatic, &facts, w->profile, &w->size);
+    const wnw_automatic automatic = automatic_of(w->automatic, &facts, w->profile, &w->size, w->chunk);
     wnw_policy *policy;
     char *recipe;
     facts.queries_unknown = shares_caches(live);
     WNW_TRY(wnw_automatic_choose(&recipe, &automatic, live->n, was_read(live)));
-    const int rc = parse(&policy, recipe, w->profile);
+    const int rc = parse(&policy, recipe, w, w->chunk);
     if (rc == WNW_OK) {
         wnw__log(WNW_LOG_INFO, "winnow: %d tokens by %s", (int)live->n, recipe);
         wnw_policy_free(w->policy);
@@ -253,9 +271,22 @@ int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path)
     return WNW_OK;
 }
 
+int wnw__bridge_watch_part(struct wnw__bridge_watch *w, const wnw_part *part)
+{
+    if (!part) {
+        wnw_registry_free(w->registry);
+        w->registry = NULL;
+        return WNW_OK;
+    }
+    if (!w->registry)
+        WNW_TRY(wnw_registry_new(&w->registry));
+    return wnw_registry_add(w->registry, part);
+}
+
 void wnw__bridge_watch_free(struct wnw__bridge_watch *w)
 {
     wnw__bridge_watch_clear(w);
+    wnw_registry_free(w->registry);
     wnw_profile_free(w->profile);
     for (int i = 0; i < 2; i++)
         wnw__proj_free(w->proj[i]);
@@ -321,6 +352,31 @@ static int take_size(const struct variable *v, wnw_size *size, int *n)
     return WNW_OK;
 }
 
+/* Takes when prompts are compressed: "end", "chunk" or "chunk:C". */
+static int take_chunk(struct wnw__bridge_watch *w)
+{
+    static const char chunk[] = "chunk";
+    const char *text = getenv("WINNOW_EVICT");
+    const size_t n = sizeof chunk - 1;
+    w->chunk_next = 0;
+    if (!text || !*text || strcmp(text, "end") == 0)
+        return WNW_OK;
+    w->chunk_next = USUAL_CHUNK;
+    if (strcmp(text, chunk) == 0)
+        return WNW_OK;
+    char *end = NULL;
+    const bool numbered =
+        strncmp(text, chunk, n) == 0 && text[n] == ':' && text[n + 1] >= '1' && text[n + 1] <= '9';
+    const long long c = numbered ? strtoll(text + n + 1, &end, 10) : 0;
+    w->chunk_next = c >= WNW_BRIDGE_LEAST_NEW && c <= INT32_MAX && !*end ? (int32_t)c : 0;
+    return w->chunk_next > 0
+               ? WNW_OK
+               : wnw__fail(WNW_E_ARG,
+                           "WINNOW_EVICT is '%.40s': use end, chunk, or chunk:C with C tokens at a "
+                           "time, %d to 2147483647",
+                           text, WNW_BRIDGE_LEAST_NEW);
+}
+
 /* Adds the files of a list. */
 static int take_profiles(struct wnw__bridge_watch *w, const char *list)
 {
@@ -348,6 +404,7 @@ int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
                                     "WINNOW_POLICY too, for instance to auto");
     if (!recipe || !*recipe)
         return WNW_OK;
+    WNW_TRY(take_chunk(w));
     WNW_TRY(take_profiles(w, profiles ? profiles : ""));
     return wnw__bridge_watch_set_alone(w, recipe, &size, true);
 }

@@ -178,7 +178,7 @@ static int observe(struct wnw__bridge_backend *b, const char *recipe)
         WNW_TRY(wnw__bridge_watch_set(w, recipe, NULL, false));
         return wnw__bridge_watch_check(b);
     }
-    WNW_TRY(wnw_policy_parse(&policy, recipe, NULL));
+    WNW_TRY(wnw_policy_parse(&policy, recipe, w->registry));
     const wnw_needs needs = wnw_policy_needs(policy);
     int rc = wnw_bridge_check_policy(policy, w->profile);
     if (rc == WNW_OK && b->far)

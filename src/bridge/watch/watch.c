@@ -101,16 +101,28 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row, str
     return WNW_OK;
 }
 
+/* Tokens of prompts that no policy has seen. */
+static int32_t count_new(const struct batch *batch, int32_t stream, const struct wnw__bridge_live *live)
+{
+    const struct wnw__bridge_note *note = notes_of(batch, stream);
+    int32_t n = 0;
+    for (int32_t i = 0; i < live->n; i++)
+        n += !note[live->cell[i]].seen && !note[live->cell[i]].alone;
+    return n;
+}
+
 /* Whether the prompt of a sequence has ended whose next row is alone, and has brought enough that no policy has seen. */
 static bool is_due(const struct batch *batch, int32_t stream, const struct wnw__bridge_live *live)
 {
-    const struct wnw__bridge_note *note = notes_of(batch, stream);
-    int32_t n_new = 0;
-    if (live->n == 0 || !note[live->cell[live->n - 1]].alone)
+    if (live->n == 0 || !notes_of(batch, stream)[live->cell[live->n - 1]].alone)
         return false;
-    for (int32_t i = 0; i < live->n; i++)
-        n_new += !note[live->cell[i]].seen && !note[live->cell[i]].alone;
-    return n_new >= WNW_BRIDGE_LEAST_NEW;
+    return count_new(batch, stream, live) >= WNW_BRIDGE_LEAST_NEW;
+}
+
+/* Whether a row continues the one before it in its batch. */
+static bool follows(const struct batch *batch, int32_t stream, int32_t row)
+{
+    return row > 0 && sees(batch, stream, row, batch->own[(int64_t)stream * batch->n_row + row - 1]);
 }
 
 /* Where a row belongs, after it was noted. last: the row before it; one that sees it sees what that sees. */
@@ -160,6 +172,20 @@ static void tell(struct wnw__bridge_watch *w, int rc)
     snprintf(w->told, sizeof w->told, "%s", wnw_last_error());
 }
 
+/* Compresses the sequence that a row goes on, before that row is written: its prompt has ended, or a chunk of it was read. */
+static int compress_before(struct wnw__bridge_backend *b, const struct batch *batch, int32_t stream,
+                           int32_t row, bool alone)
+{
+    struct wnw__bridge_watch *w = &b->watch;
+    WNW_TRY(list_live(batch, stream, row, &w->last));
+    const bool chunk = w->chunk > 0 && !alone && count_new(batch, stream, &w->last) >= w->chunk;
+    const int rc =
+        chunk || (alone && is_due(batch, stream, &w->last)) ? wnw__bridge_compress_last(b) : WNW_OK;
+    if (rc != WNW_OK)
+        tell(w, rc);
+    return WNW_OK;
+}
+
 static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
 {
     struct wnw__bridge_watch *w = &b->watch;
@@ -172,12 +198,8 @@ static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
     for (int32_t s = 0; s < batch->n_stream; s++)
         for (int32_t row = 0; row < batch->n_row; row++) {
             const bool alone = is_alone(batch, s, row);
-            if (alone && w->by_itself) {
-                WNW_TRY(list_live(batch, s, row, &w->last));
-                const int rc = is_due(batch, s, &w->last) ? wnw__bridge_compress_last(b) : WNW_OK;
-                if (rc != WNW_OK)
-                    tell(w, rc);
-            }
+            if (w->by_itself && (alone || (w->chunk > 0 && !follows(batch, s, row))))
+                WNW_TRY(compress_before(b, batch, s, row, alone));
             note_row(batch, s, row, alone);
             if (w->tracks) {
                 at = place_of(batch, s, row, &at);
@@ -228,10 +250,10 @@ static void note_missed(const struct ggml_tensor *node)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     struct wnw__bridge_cache *c = t->layer->cache;
-    c->missed = c->missed || !c->note;
+    c->unobserved = c->unobserved || !c->note;
     for (int64_t i = 0; c->note && c->n_cell == t->n_cell && i < wnw__bridge_store_rows(node); i++)
         c->note[wnw__bridge_store_cell(node, i)] =
-            (struct wnw__bridge_note){.order = ++c->n_written, .missed = true};
+            (struct wnw__bridge_note){.order = ++c->n_written, .unobserved = true};
 }
 
 /* Looks at the rows that a store writes, the first of its cache in a graph. */
@@ -332,14 +354,14 @@ static const char *why_plain(const struct wnw__bridge_backend *b, const struct w
 {
     if (b->plain)
         return "the caches of this model stay as libllama has them, because of WINNOW_PLAIN";
-    if (is_f32(l) && b->stranger && strcmp(b->stranger, "CPY") == 0)
+    if (is_f32(l) && b->unknown_node && strcmp(b->unknown_node, "CPY") == 0)
         return "the caches of this model stay as libllama has them: they are f32, of which it makes f16 for "
                "flash "
                "attention; take f16 (-ctk f16 -ctv f16), or no flash attention (-fa off)";
     snprintf(line, 200,
              "the caches of this model stay as libllama has them, because of the operation %s, which reads "
              "them and is not known",
-             b->stranger ? b->stranger : "of a kind");
+             b->unknown_node ? b->unknown_node : "of a kind");
     return line;
 }
 

@@ -54,7 +54,7 @@ static void decide(struct wnw__wrap_look *look)
 static void tell(struct wnw__bridge_backend *b, struct wnw__wrap_look *look)
 {
     int32_t n_ragged = 0, n_plain = 0;
-    const struct ggml_tensor *stranger = NULL;
+    const struct ggml_tensor *unknown_node = NULL;
     for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(look->graph, i);
         const struct wnw__bridge_tensor *t = wnw__bridge_touched(node);
@@ -63,7 +63,7 @@ static void tell(struct wnw__bridge_backend *b, struct wnw__wrap_look *look)
         struct wnw__bridge_layer *l = t->layer;
         if (l->kind == WNW_BRIDGE_UNSEEN) {
             l->kind = WNW_BRIDGE_PLAIN;
-            stranger = node;
+            unknown_node = node;
         }
         if (l->kind == WNW_BRIDGE_PLAIN)
             n_plain += !l->wrap->told;
@@ -71,8 +71,8 @@ static void tell(struct wnw__bridge_backend *b, struct wnw__wrap_look *look)
             n_ragged += !l->wrap->told;
         l->wrap->told = true;
     }
-    if (stranger)
-        b->stranger = ggml_op_name(stranger->op);
+    if (unknown_node)
+        b->unknown_node = ggml_op_name(unknown_node->op);
     if (n_ragged + n_plain > 0)
         wnw__log(WNW_LOG_INFO, "winnow: layers with a ragged cache: %d, left as they are: %d", (int)n_ragged,
                  (int)n_plain);

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Reads prompts of several lengths in three ways, and draws time and memory: long_prompts.py --measure MODEL [WINNOW] | --draw
+
+--measure writes records/speed/long-prompts.csv. The ways alternate for each length, so that other load on the machine affects all alike.
+Seconds are CPU time of the process, with two threads. --draw writes docs/images/long-prompts.svg from that file.
+"""
+import csv
+import html
+import json
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+
+from charts import COLOURS, svg
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RECORD, PICTURE = ROOT / "records/speed/long-prompts.csv", ROOT / "docs/images/long-prompts.svg"
+LENGTHS = [2048, 4096, 8192, 16384]
+WAYS = {  # what --policy and what follows it is
+    "whole, everything kept": [],
+    "whole, then a quarter kept": ["--policy", "keydiff-shares", "--ratio", "0.75"],
+    "in chunks of 2,048, a quarter kept": ["--policy", "keydiff-shares", "--ratio", "0.75", "--evict", "chunk:2048", "--chunk-slack", "1"],
+}
+MEASURES = [("seconds", "CPU seconds to the first token"), ("MiB", "most MiB of keys and values")]
+
+
+def seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def read(winnow, model, text, n, options):
+    """(CPU seconds, most MiB of the cache) of one reading."""
+    with tempfile.NamedTemporaryFile("w") as tokens:
+        tokens.write(" ".join(text[:n]))
+        tokens.flush()
+        before = seconds()
+        done = subprocess.run([winnow, "run", "-m", model, "--tokens", tokens.name, "-n", "1", "-t", "2", "--json", *options], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"long_prompts.py: {done.stderr.strip()}")
+    said = json.loads(done.stdout)
+    most = said["chunks"]["kv_peak_bytes"] if said.get("chunks") else said["kv_bytes_full"]
+    return seconds() - before, most / 2**20
+
+
+def tokens_of(winnow, model):
+    done = subprocess.run([winnow, "tokens", "-m", model, "-f", ROOT / "share/text/held-out.txt", "--raw"], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"long_prompts.py: {done.stderr.strip()}")
+    return done.stdout.split()
+
+
+def measure(model, winnow):
+    text, rows = tokens_of(winnow, model), []
+    if len(text) < LENGTHS[-1]:
+        raise SystemExit(f"long_prompts.py: the text has {len(text)} tokens, and {LENGTHS[-1]} are wanted")
+    for n in LENGTHS:
+        for way, options in WAYS.items():
+            used, most = read(winnow, model, text, n, options)
+            rows.append([n, way, f"{used:.1f}", f"{most:.1f}"])
+            print(*rows[-1], sep=",", flush=True)
+    with open(RECORD, "w", newline="") as f:
+        f.write(f"# scripts/long_prompts.py --measure {pathlib.Path(model).name}: winnow run --tokens FILE -n 1 -t 2, with "
+                + "; ".join(" ".join(options) or "nothing else" for options in WAYS.values()) + "\n")
+        csv.writer(f, lineterminator="\n").writerows([["tokens", "way", *(name for name, _ in MEASURES)], *rows])
+
+
+def scale(most):
+    """A round number that is not below the greatest value."""
+    step = 10 ** (len(str(int(most))) - 1)
+    return next(k * step for k in (1, 2, 3, 4, 5, 6, 8, 10) if k * step >= most)
+
+
+def panel(left, points, of, title):
+    top, bottom, right = 96, 300, left + 330
+    greatest = scale(max(float(row[of]) for row in points))
+    x = lambda n: left + n / LENGTHS[-1] * (right - left)
+    y = lambda v: bottom - v / greatest * (bottom - top)
+    body = [f'<text x="{left}" y="{top - 14}">{html.escape(title)}</text>']
+    for k in range(5):
+        v = greatest * k / 4
+        body.append(f'<line class="g" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{left - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>')
+    body += [f'<text class="s" x="{x(n):.1f}" y="{bottom + 18}" text-anchor="middle">{n // 1024}K</text>' for n in LENGTHS]
+    for way, colour in zip(WAYS, COLOURS):
+        line = [(x(int(row["tokens"])), y(float(row[of]))) for row in points if row["way"] == way]
+        dash = ' stroke-dasharray="6 4"' if way == list(WAYS)[0] else ""
+        body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2.5"{dash} points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b in line) + '"/>'
+                    + "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in line))
+    return body
+
+
+def draw():
+    with open(RECORD, newline="") as f:
+        next(f)
+        points = list(csv.DictReader(f))
+    body = [line for i, (of, title) in enumerate(MEASURES) for line in panel(70 + 420 * i, points, of, title)]
+    for i, (way, colour) in enumerate(zip(WAYS, COLOURS)):
+        body.append(f'<circle cx="{76 + 250 * i}" cy="344" r="5" fill="{colour}"/><text x="{88 + 250 * i}" y="348">{html.escape(way)}</text>')
+    PICTURE.write_text(svg(366, "Three ways of reading a long prompt", "Qwen2.5-Coder-0.5B on two threads, by tokens of the prompt", body))
+
+
+def main():
+    if sys.argv[1:2] == ["--measure"] and len(sys.argv) in (3, 4):
+        measure(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else str(ROOT / "build/winnow"))
+    elif sys.argv[1:] != ["--draw"]:
+        raise SystemExit(__doc__)
+    draw()
+
+
+if __name__ == "__main__":
+    main()
