@@ -131,7 +131,8 @@ static ggml_backend_dev_t device_of(const char *name)
 {
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        if (!wnw__wrap_of(dev) && dev != &wnw__bridge_device && strcasecmp(ggml_backend_dev_name(dev), name) == 0)
+        if (!wnw__wrap_of(dev) && dev != &wnw__bridge_device &&
+            strcasecmp(ggml_backend_dev_name(dev), name) == 0)
             return dev;
     }
     return NULL;
