@@ -181,6 +181,25 @@ static const struct app_option man_options[] = {
 };
 APP_GROUP(cli_group_man, "Output", man_options);
 
+/* What the model computes on. */
+#define DEVICE_OPTIONS                                                                                  \
+    {"devices",                                                                                         \
+     0,                                                                                                 \
+     APP_TEXT,                                                                                          \
+     "NAME,...",                                                                                        \
+     NULL,                                                                                              \
+     "the CPU",                                                                                         \
+     "devices that hold the model and its cache, as `winnow doctor` lists them, or rpc:HOST:PORT of a " \
+     "`winnow worker`",                                                                                 \
+     AT(devices),                                                                                       \
+     0,                                                                                                 \
+     0,                                                                                                 \
+     NULL},                                                                                             \
+    {                                                                                                   \
+        "layers", 0, APP_TEXT, "N,...", NULL, "by free memory",                                         \
+            "layers of the model for each of these devices, as 12,12,6", AT(layers), 0, 0, NULL         \
+    }
+
 static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},
@@ -198,6 +217,7 @@ static const struct app_option serve_options[] = {
     {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "no cap",
      "most bytes of keys and values of all slots, suffix K, M or G; requests that do not fit are refused",
      AT(app.kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+    DEVICE_OPTIONS,
     {"slots", 0, APP_INT, "N", "4", NULL, "requests answered at the same time", AT(slots), 1, 64, "1 to 64"},
     {"context", 0, APP_INT, "N", "8192", NULL,
      "tokens of context for each slot; memory is taken only when they are used", AT(context), 16, 16777216,

@@ -28,7 +28,7 @@ struct cli_args {
     char *chat_context;
     bool no_history;
     int64_t batch, store_limit;
-    char *listen, *device;
+    char *listen, *device, *devices, *layers;
     bool trusts_network;
 };
 

@@ -9,6 +9,7 @@
 #include "app/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "cli/serve_documents.h"
 #include "cli/serve_rest.h"
 #include "winnow_bridge.h"
@@ -25,11 +26,10 @@
 
 /* Environment variables that would override one of winnow's options which is not passed to the server. The server would take another model
  * or another place for the cache. */
-static const char *const taken_set[] = {"LLAMA_ARG_MODEL_URL",     "LLAMA_ARG_DOCKER_REPO",
-                                        "LLAMA_ARG_HF_REPO",       "LLAMA_ARG_HF_FILE",
-                                        "LLAMA_ARG_HF_REPO_FILE",  "LLAMA_ARG_MODELS_DIR",
-                                        "LLAMA_ARG_KV_OFFLOAD",    "LLAMA_ARG_NO_KV_OFFLOAD",
-                                        "LLAMA_ARG_MODELS_PRESET", NULL};
+static const char *const taken_set[] = {
+    "LLAMA_ARG_MODEL_URL",     "LLAMA_ARG_DOCKER_REPO",  "LLAMA_ARG_HF_REPO",    "LLAMA_ARG_HF_FILE",
+    "LLAMA_ARG_HF_REPO_FILE",  "LLAMA_ARG_MODELS_DIR",   "LLAMA_ARG_KV_OFFLOAD", "LLAMA_ARG_NO_KV_OFFLOAD",
+    "LLAMA_ARG_MODELS_PRESET", "LLAMA_ARG_TENSOR_SPLIT", "LLAMA_ARG_SPLIT_MODE", NULL};
 
 /* What contexts that nobody watches compress by. The server's are watched, and have options for it. */
 static const char *const unwatched[] = {"WINNOW_POLICY",   "WINNOW_BUDGET", "WINNOW_RATIO",
@@ -52,7 +52,7 @@ static int find_recipe(char **out, const struct cli_args *args)
 }
 
 /* That its profile is there is seen by the server, which reads it. */
-static int check_policy(const struct cli_args *args, const char *recipe)
+static int check_policy(const struct cli_args *args, const char *recipe, const char *device)
 {
     wnw_policy *policy = NULL;
     int rc = app_auto_check(args->app.policy);
@@ -60,7 +60,8 @@ static int check_policy(const struct cli_args *args, const char *recipe)
         return rc;
     rc = wnw_policy_parse(&policy, recipe, NULL);
     if (rc == WNW_OK)
-        rc = wnw_bridge_check_policy(policy, NULL);
+        rc =
+            device ? wnw_bridge_check_policy_on(device, policy, NULL) : wnw_bridge_check_policy(policy, NULL);
     wnw_policy_free(policy);
     if (rc == WNW_OK || rc == WNW_E_MISMATCH)
         return APP_OK;
@@ -254,13 +255,16 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         rc = set("WINNOW_SERVE_DOCUMENTS", documents.s);
     if (rc == APP_OK)
         rc = set("WINNOW_SERVE_HOST_NAMES", names.s);
+    if (rc == APP_OK && args->devices)
+        rc = set("WINNOW_DEVICES", args->devices);
     free(documents.s);
     free(names.s);
     return rc;
 }
 
 /* Replaces this process by the server. */
-static int start(const struct cli_args *args, const char *server, const char *model)
+static int start(const struct cli_args *args, const char *server, const char *model,
+                 const struct cli_devices *devices)
 {
     char slots[16], context[24], port[16], timeout[16];
     snprintf(slots, sizeof slots, "%d", (int)args->slots);
@@ -271,7 +275,7 @@ static int start(const struct cli_args *args, const char *server, const char *mo
                                "-m",
                                model,
                                "-dev",
-                               "WINNOW",
+                               devices->n ? devices->ours.s : "WINNOW",
                                "-ngl",
                                "99",
                                "--fit",
@@ -296,13 +300,16 @@ static int start(const struct cli_args *args, const char *server, const char *mo
                                timeout,
                                "--slot-save-path",
                                args->save ? args->save : "/proc"}; /* there nothing can be written */
-    const int n_own = (int)(sizeof own / sizeof *own), n = args->app.n_rest;
-    const char **argv = calloc((size_t)(n_own + n + 1), sizeof *argv);
+    const char *const split[] = {"-ts", devices->split.s};
+    const int n_own = (int)(sizeof own / sizeof *own), n_split = devices->split.s ? 2 : 0,
+              n = args->app.n_rest;
+    const char **argv = calloc((size_t)(n_own + n_split + n + 1), sizeof *argv);
     if (!argv)
         return app_fail(APP_FAILED, "out of memory");
     memcpy(argv, own, sizeof own);
+    memcpy(argv + n_own, split, (size_t)n_split * sizeof *split);
     for (int i = 0; i < n; i++)
-        argv[n_own + i] = args->app.rest[i];
+        argv[n_own + n_split + i] = args->app.rest[i];
     execv(server, (char **)(uintptr_t)argv);
     free(argv);
     return app_fail(APP_FAILED, "cannot start %s: %s", server, strerror(errno));
@@ -337,7 +344,7 @@ static int check(const struct cli_args *args, const char *recipe)
         return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
     int rc = cli_serve_rest_check(args, &has_key);
     if (rc == APP_OK)
-        rc = check_policy(args, recipe);
+        rc = check_policy(args, recipe, NULL);
     if (rc == APP_OK)
         rc = cli_serve_documents_check(&app->documents);
     return rc == APP_OK ? check_address(args, has_key) : rc;
@@ -354,6 +361,7 @@ int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     struct app_text profiles = {0}, files = {0};
+    struct cli_devices devices = {.n = 0};
     char server[4096], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL, *recipe = NULL;
     bool stored = false;
     int rc = find_server(server, sizeof server);
@@ -368,6 +376,10 @@ int cli_serve(const struct app_args *app)
     if (rc == APP_OK)
         rc = check_model(model);
     if (rc == APP_OK)
+        rc = cli_devices_make(&devices, args, model);
+    if (rc == APP_OK && devices.n > 0)
+        rc = check_policy(args, recipe, "WINNOW0");
+    if (rc == APP_OK)
         rc = cli_serve_documents_fit(fingerprint, &files, &app->documents, model, args->save || args->state,
                                      &stored);
     if (rc == APP_OK)
@@ -380,8 +392,9 @@ int cli_serve(const struct app_args *app)
         rc = set_environment(args, recipe, profiles.s, fingerprint, files.s);
     if (rc == APP_OK) {
         say_policy(args, recipe);
-        rc = start(args, server, model);
+        rc = start(args, server, model, &devices);
     }
+    cli_devices_clear(&devices);
     free(profiles.s);
     free(files.s);
     free(recipe);

@@ -8,16 +8,6 @@
 #include "winnow_tools.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static bool is_address(const char *text)
-{
-    const char *colon = strrchr(text, ':');
-    const size_t n = colon ? strspn(colon + 1, "0123456789") : 0;
-    const long port = n > 0 && n < 6 && !colon[1 + n] ? strtol(colon + 1, NULL, 10) : 0;
-    return colon > text && port >= 1 && port <= 65535;
-}
 
 int cli_worker(const struct app_args *app)
 {
@@ -25,7 +15,7 @@ int cli_worker(const struct app_args *app)
     const char *address = args->listen ? args->listen : "127.0.0.1:50052";
     if (!wnw_bridge_built_for())
         return app_fail(APP_FAILED, "%s", CLI_NO_BACKEND);
-    if (!is_address(address))
+    if (!wnw_bridge_is_address(address))
         return app_fail(
             APP_BAD_INPUT,
             "'%s' is no address: it is HOST:PORT, as 127.0.0.1:50052, with a port from 1 to 65535", address);

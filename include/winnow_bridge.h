@@ -38,6 +38,8 @@ WNW_API int wnw_bridge_wrap(const char *names);
  * name in ggml's registry; NULL: a GPU where there is one, else the CPU with winnow's kernels. Anyone who can connect can run code in this
  * process. Returns only errors: E_ARG, E_BACKEND. */
 WNW_API int wnw_bridge_worker(const char *address, const char *device, int32_t n_threads);
+/* Whether a text is an address "HOST:PORT" with a port from 1 to 65535, in digits alone. */
+WNW_API bool wnw_bridge_is_address(const char *text);
 /* Whether only programs of this machine can connect to an address "HOST:PORT". */
 WNW_API bool wnw_bridge_is_loopback(const char *address);
 
@@ -130,6 +132,9 @@ WNW_API int wnw_bridge_add_part(wnw_bridge *cache, const struct wnw_part *part);
  * model's layers may still not go with it. One with +sampled can be had by programs that feed a sample; wnw_bridge_set_policy refuses
  * it. Any thread. */
 WNW_API int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile);
+/* The same on a device of that name: one around another device, WINNOW0, has less than WINNOW. E_ARG: there is no such device. */
+WNW_API int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy,
+                                       const wnw_profile *profile);
 
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are distinguished by the
  * cells that their rows see. So sequences that share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED,

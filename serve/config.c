@@ -278,6 +278,16 @@ static bool has_projector(int argc, char **argv)
     return getenv("LLAMA_ARG_MMPROJ") || getenv("LLAMA_ARG_MMPROJ_URL");
 }
 
+/* The first device that `winnow serve` names. */
+static void take_device(struct serve_config *config, int argc, char **argv)
+{
+    const char *names = "WINNOW";
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "-dev") == 0)
+            names = argv[i + 1];
+    snprintf(config->device, sizeof config->device, "%.*s", (int)strcspn(names, ","), names);
+}
+
 /* The C library gives the arguments of main to what runs before it, too. It runs before park_begin.c, which needs it. */
 __attribute__((constructor(SERVE_FIRST))) static void begin(int argc, char **argv)
 {
@@ -289,5 +299,6 @@ __attribute__((constructor(SERVE_FIRST))) static void begin(int argc, char **arg
         refuse_status(status);
     struct serve_config *config = serve_settings_begin();
     config->media = has_projector(argc, argv);
+    take_device(config, argc, argv);
     read_environment(config);
 }

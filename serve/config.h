@@ -24,6 +24,7 @@ struct serve_config {
     const char *state;        /* the folder of parked prompts; NULL: they are in memory alone */
     double park_ratio;        /* what is removed of a whole slot that is parked; 0 = nothing */
     bool makes_room;          /* where a conversation is longer than the context (stretch.h) */
+    char device[64];          /* that the model is on; the first of several */
     bool media;              /* images or sounds may come, in texts of any length */
     const char *profiles;    /* files, with ':' between them; "" = none */
     const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */

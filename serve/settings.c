@@ -23,7 +23,7 @@ const struct serve_config *serve_settings(void)
 
 int serve_check_policy(const wnw_policy *policy)
 {
-    return wnw_bridge_check_policy(policy, settings.profile);
+    return wnw_bridge_check_policy_on(settings.device, policy, settings.profile);
 }
 
 static void end(int code, const char *what) __attribute__((noreturn));

@@ -322,6 +322,8 @@ struct wnw__bridge_backend {
     const struct wnw__bridge_far *far; /* what that device does; NULL: it is none */
     /* of the same context, while wnw_bridge_find looks for it and after; NULL: no other */
     struct wnw__bridge_backend *other;
+    struct wnw__bridge_backend
+        *first; /* from which `other` leads to all of the context; NULL: nobody looked */
     /* borrowed: a winnow engine that owns keys and values; NULL: the store here does */
     struct wnw__drive *drive;
     bool drive_inputs; /* a recorder of that engine reads what attentions of the current graph read */
@@ -349,7 +351,10 @@ struct wnw__bridge_backend {
     void *rows_user;
     const struct ggml_tensor *rows_mask; /* of the graph whose rows are reported; NULL: it has
                                             none */
-    int32_t *index;                      /* [cap_index] cells of the current rows */
+    bool tells;                          /* it reports the rows of its graph now */
+    /* [n_skipped] rows of the last batch that was reported whose queries are not kept */
+    int32_t *skipped, n_skipped, cap_skipped;
+    int32_t *index; /* [cap_index] cells of the current rows */
     int32_t cap_index;
     uint8_t *room; /* memory of the graph that runs */
     size_t room_bytes;

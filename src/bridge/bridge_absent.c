@@ -113,6 +113,12 @@ int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
     return wnw_bridge_compress(cache);
 }
 
+int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy, const wnw_profile *profile)
+{
+    (void)device;
+    return wnw_bridge_check_policy(policy, profile);
+}
+
 int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)
 {
     (void)policy;
@@ -178,6 +184,12 @@ int wnw_bridge_worker(const char *address, const char *device, int32_t n_threads
     (void)device;
     (void)n_threads;
     return absent();
+}
+
+bool wnw_bridge_is_address(const char *text)
+{
+    (void)text;
+    return false;
 }
 
 bool wnw_bridge_is_loopback(const char *address)

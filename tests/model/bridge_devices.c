@@ -43,8 +43,20 @@ static void test_names(void **state)
     assert_non_null(strstr(wnw_last_error(), "no device 'Vulkan7'"));
     assert_non_null(strstr(wnw_last_error(), "CPU"));
     assert_int_equal(wnw_bridge_wrap(""), WNW_E_ARG);
-    assert_int_equal(wnw_bridge_wrap("rpc:nowhere"), WNW_E_ARG);
-    assert_non_null(strstr(wnw_last_error(), "no address"));
+    assert_int_equal(wnw_bridge_wrap("cpu"), WNW_E_ARG); /* the same device */
+    assert_non_null(strstr(wnw_last_error(), "named twice"));
+    static const char *const wrong[] = {
+        "nowhere",         "127.0.0.1:",      ":50052",       "127.0.0.1:0", "127.0.0.1:+5",
+        "127.0.0.1: 5",    "127.0.0.1:5x",    "127.0.0.1:-1", "127.0.0.1:",  "",
+        "127.0.0.1:65536", "127.0.0.1:000080"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "rpc:%s", wrong[i]);
+        assert_false(wnw_bridge_is_address(wrong[i]));
+        assert_int_equal(wnw_bridge_wrap(name), WNW_E_ARG);
+        assert_non_null(strstr(wnw_last_error(), "no address"));
+    }
+    assert_true(wnw_bridge_is_address("127.0.0.1:65535"));
     assert_int_equal(wnw_bridge_wrap("rpc:127.0.0.1:1"), WNW_E_BACKEND);
     assert_non_null(strstr(wnw_last_error(), "127.0.0.1:1 cannot be reached"));
     assert_int_equal(wnw_bridge_wrap("rpc:no.such.host.invalid:50052"), WNW_E_BACKEND);

@@ -163,6 +163,7 @@ static void free_backend(ggml_backend_t backend)
     wnw__cells_shared_free(b->cells);
     wnw__bridge_watch_free(&b->watch);
     free(b->watch_own);
+    free(b->skipped);
     free(b->index);
     free(b->room);
     wnw__bridge_products_free(&b->products);

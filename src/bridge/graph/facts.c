@@ -185,6 +185,11 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
         for (int32_t i = 0; i < b->caches[c]->n_layer; i++)
             if (comes_before(b->caches[c]->layers[i], l))
                 return true;
+    for (const struct wnw__bridge_backend *of = b->first; of; of = of->other)
+        for (int32_t c = 0; of != b && c < of->n_cache; c++)
+            for (int32_t i = 0; i < of->caches[c]->n_layer; i++)
+                if (of->caches[c]->layers[i]->k.n_cell > l->k.n_cell)
+                    return true;
     return false;
 }
 

@@ -14,6 +14,7 @@ struct wnw_bridge_sample {
     int32_t n_places;
     int32_t *cell, *order; /* [n] of the sampled tokens; when each was written, which tells whose it is */
     float **sum, **max;    /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
+    struct wnw_bridge_sample *next; /* of the layers on another device of the context; NULL: no other */
 };
 
 /* Which of the sampled tokens one is of the sequence; -1: none. */

@@ -7,10 +7,8 @@
 
 #include <stdlib.h>
 
-void wnw_bridge_sample_free(wnw_bridge_sample *s)
+static void free_one(struct wnw_bridge_sample *s)
 {
-    if (!s)
-        return;
     for (int32_t il = 0; il < s->n_layer; il++) {
         free(s->sum ? s->sum[il] : NULL);
         free(s->max ? s->max[il] : NULL);
@@ -20,6 +18,15 @@ void wnw_bridge_sample_free(wnw_bridge_sample *s)
     free(s->cell);
     free(s->order);
     free(s);
+}
+
+void wnw_bridge_sample_free(wnw_bridge_sample *s)
+{
+    while (s) {
+        struct wnw_bridge_sample *next = s->next;
+        free_one(s);
+        s = next;
+    }
 }
 
 static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_backend *b,
@@ -114,11 +121,15 @@ int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_ba
     int rc = check(of);
     if (rc == WNW_OK)
         rc = new_sample(&s, b, live, of);
+    if (rc == WNW_OK && b->far)
+        rc = b->far->plan_begin(b, live->cache);
     for (int32_t i = 0; rc == WNW_OK && i < live->cache->n_layer; i++) {
         const struct wnw__bridge_layer *l = live->cache->layers[i];
         if (wnw__bridge_acts_on(b, l) && !s->max[wnw__bridge_number(b, l)])
             rc = take_like(s, b, live, l);
     }
+    if (b->far)
+        rc = b->far->plan_end(b, rc, false);
     if (rc != WNW_OK) {
         wnw_bridge_sample_free(s);
         s = NULL;

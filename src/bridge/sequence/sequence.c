@@ -83,18 +83,25 @@ static void list_layer(int32_t il, void *user)
 
 /* ---- Layers ---- */
 
+/* The first layer after `last` and before `end` that has a cache on any device of the context; `end`: there is none. */
+static int64_t layer_after(const struct wnw__bridge_backend *b, int64_t last, int64_t end)
+{
+    for (const struct wnw__bridge_backend *of = b->first ? b->first : b; of; of = b->first ? of->other : NULL)
+        for (int32_t c = 0; c < of->n_cache; c++)
+            for (int32_t i = 0; i < of->caches[c]->n_layer; i++) {
+                const int32_t at = of->caches[c]->layers[i]->il;
+                end = at > last && at < end ? at : end;
+            }
+    return end;
+}
+
 /* The number of layers with a cache that come before layer il of the model. Caches of one layer count as one. */
 static int32_t count_before(const struct wnw__bridge_backend *b, int64_t il)
 {
     int32_t n = 0;
     int64_t last = -1;
     for (bool found = true; found; n += found) {
-        int64_t next = il;
-        for (int32_t c = 0; c < b->n_cache; c++)
-            for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
-                const int32_t at = b->caches[c]->layers[i]->il;
-                next = at > last && at < next ? at : next;
-            }
+        const int64_t next = layer_after(b, last, il);
         found = next < il;
         last = next;
     }
@@ -114,6 +121,17 @@ int32_t wnw__bridge_n_numbers(const struct wnw__bridge_backend *b)
 bool wnw__bridge_acts_on(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
 {
     return l->kind == WNW_BRIDGE_RAGGED && !l->lost && !wnw__bridge_is_sliding(b, l);
+}
+
+const struct wnw__bridge_layer *wnw__bridge_some_layer(const struct wnw__bridge_backend *b)
+{
+    for (int32_t c = 0; c < b->n_cache; c++)
+        for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
+            const struct wnw__bridge_layer *l = b->caches[c]->layers[i];
+            if (l->kind == WNW_BRIDGE_RAGGED && !wnw__bridge_is_sliding(b, l))
+                return l;
+        }
+    return NULL;
 }
 
 /* Query heads of a layer; before a graph has shown them, as many as KV heads. */

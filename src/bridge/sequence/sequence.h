@@ -52,6 +52,8 @@ int32_t wnw__bridge_number(const struct wnw__bridge_backend *b, const struct wnw
 int32_t wnw__bridge_n_numbers(const struct wnw__bridge_backend *b);
 /* Whether policies act on a layer. */
 bool wnw__bridge_acts_on(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
+/* One of them that the whole text is in; NULL: the device has none. */
+const struct wnw__bridge_layer *wnw__bridge_some_layer(const struct wnw__bridge_backend *b);
 /* Lists the entries in the layers with the shape of `like`. The caller releases *s, after a failure too. E_NOMEM,
  * E_UNSUPPORTED: policies do not work on that shape. */
 int wnw__bridge_sequence_list(struct wnw__bridge_sequence *s, struct wnw__bridge_backend *b,

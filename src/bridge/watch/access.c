@@ -39,6 +39,8 @@ int wnw_bridge_find(wnw_bridge **out, void (*synchronize)(struct llama_context *
         return wnw__fail(
             WNW_E_ARG,
             "nothing of this context is on the device WINNOW: give its model that device and all layers");
+    for (struct wnw__bridge_backend *b = found; b; b = b->other)
+        b->first = found;
     *out = (wnw_bridge *)(void *)found;
     return WNW_OK;
 }
@@ -182,25 +184,32 @@ int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, 
 int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size, bool by_itself)
 {
     WNW_REQUIRE(cache);
-    struct wnw__bridge_backend *b = backend_of(cache);
-    if (!recipe) {
-        wnw__bridge_watch_clear(&b->watch);
-        return WNW_OK;
+    int rc = WNW_OK;
+    for (struct wnw__bridge_backend *b = backend_of(cache); recipe && rc == WNW_OK && b; b = b->other) {
+        rc = wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself);
+        rc = rc == WNW_OK ? wnw__bridge_watch_check(b) : rc;
     }
-    WNW_TRY(wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself));
-    return wnw__bridge_watch_check(b);
+    for (struct wnw__bridge_backend *b = backend_of(cache); !recipe && b; b = b->other)
+        wnw__bridge_watch_clear(&b->watch);
+    return rc;
 }
 
 int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
 {
     WNW_REQUIRE(cache);
-    return wnw__bridge_watch_profile(&backend_of(cache)->watch, path);
+    int rc = WNW_OK;
+    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
+        rc = wnw__bridge_watch_profile(&b->watch, path);
+    return rc;
 }
 
 int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
 {
     WNW_REQUIRE(cache);
-    return wnw__bridge_watch_part(&backend_of(cache)->watch, part);
+    int rc = WNW_OK;
+    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
+        rc = wnw__bridge_watch_part(&b->watch, part);
+    return rc;
 }
 
 int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
@@ -209,18 +218,36 @@ int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
     if (n != 0 && n < WNW_BRIDGE_LEAST_NEW)
         return wnw__fail(WNW_E_RANGE, "chunks of %d tokens; give 0 for none, or at least %d", (int)n,
                          WNW_BRIDGE_LEAST_NEW);
-    backend_of(cache)->watch.chunk_next = n;
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        b->watch.chunk_next = n;
     return WNW_OK;
 }
 
-int wnw_bridge_compress(wnw_bridge *cache)
+/* The sequence of the last row, as far as its layers are on one device. */
+static int compress_last(struct wnw__bridge_backend *b)
 {
-    WNW_REQUIRE(cache);
-    struct wnw__bridge_backend *b = backend_of(cache);
     const bool nothing = !b->watch.policy || !b->watch.last.cache || b->watch.last.n == 0;
     if (nothing && b->watch.policy && *b->watch.told)
         return wnw__fail(b->watch.told_rc, "%s", b->watch.told);
     if (nothing)
         return wnw__fail(WNW_E_ARG, "there is nothing to compress: no policy was set before the last batch");
     return wnw__bridge_compress_last(b);
+}
+
+int wnw_bridge_compress(wnw_bridge *cache)
+{
+    WNW_REQUIRE(cache);
+    struct wnw__bridge_backend *b = backend_of(cache);
+    if (!b->other)
+        return compress_last(b);
+    int32_t n = 0;
+    for (; b; b = b->other) {
+        if (!wnw__bridge_some_layer(b))
+            continue;
+        WNW_TRY(compress_last(b));
+        n++;
+    }
+    return n > 0 ? WNW_OK
+                 : wnw__fail(WNW_E_UNSUPPORTED,
+                             "no layer of this cache can be compressed: policies have nothing to act on");
 }

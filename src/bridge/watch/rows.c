@@ -5,6 +5,7 @@
 #include "base/vectors.h"
 #include "bridge/bridge.h"
 #include "bridge/bridge_impl.h"
+#include "bridge/sequence/sample.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
 
@@ -34,7 +35,10 @@ int wnw_bridge_seen(const wnw_bridge *cache, int32_t row, int32_t *cells, int32_
     WNW_REQUIRE(n_cells);
     if (n > 0)
         WNW_REQUIRE(cells);
-    const struct ggml_tensor *mask = backend_of(cache)->rows_mask;
+    const struct wnw__bridge_backend *b = backend_of(cache);
+    while (b->other && !b->rows_mask)
+        b = b->other;
+    const struct ggml_tensor *mask = b->rows_mask;
     if (!mask || row < 0 || row >= mask->ne[1])
         return wnw__fail(WNW_E_NOT_OBSERVED, "no graph shows what row %d sees", (int)row);
     const char *at = (const char *)mask->data + (size_t)row * mask->nb[1];
@@ -79,47 +83,95 @@ static void note_all_twins(const struct wnw__bridge_backend *b, struct ggml_cgra
     }
 }
 
+/* Whether a layer is the first of its context that policies act on: a batch is reported once. */
+static bool comes_first(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
+{
+    for (const struct wnw__bridge_backend *of = b->first ? b->first : b; of; of = b->first ? of->other : NULL)
+        for (int32_t c = 0; c < of->n_cache; c++)
+            for (int32_t i = 0; i < of->caches[c]->n_layer; i++) {
+                const struct wnw__bridge_layer *before = of->caches[c]->layers[i];
+                if (before->il < l->il && wnw__bridge_acts_on(of, before))
+                    return false;
+            }
+    return true;
+}
+
+/* Queries of rows that the program has named are not kept of later layers of the batch either. */
+static void skip_named(struct wnw__bridge_backend *b)
+{
+    for (int32_t i = 0; i < b->n_skipped; i++)
+        wnw__bridge_record_skip(b, b->skipped[i]);
+}
+
 void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const struct ggml_tensor *node = b->rows_told ? wnw__bridge_first_store(b, graph) : NULL;
     if (!node)
         return;
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
+    const bool tells = comes_first(b, t->layer);
     const int64_t n = wnw__bridge_store_rows(node);
     int32_t *cell = malloc(((size_t)n + 1) * sizeof *cell);
     for (int64_t i = 0; cell && i < n; i++)
         cell[i] = (int32_t)wnw__bridge_store_cell(node, i);
     if (cell)
         note_all_twins(b, graph, cell, n);
+    if (!tells) {
+        skip_named(b);
+        free(cell);
+        return;
+    }
+    for (struct wnw__bridge_backend *of = b->first; of; of = of->other)
+        of->n_skipped = 0;
+    b->n_skipped = 0;
+    b->tells = true;
     b->rows_mask = mask_of(b, graph, t->layer);
     b->rows_told(cell, cell ? (int32_t)n : 0, t->n_cell * t->n_stream, b->rows_user);
     b->rows_mask = NULL;
+    b->tells = false;
     free(cell);
 }
 
 int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
 {
     WNW_REQUIRE(cache);
-    struct wnw__bridge_backend *b = backend_of(cache);
-    b->rows_told = told;
-    b->rows_user = user;
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other) {
+        b->rows_told = told;
+        b->rows_user = user;
+    }
+    return WNW_OK;
+}
+
+/* Notes a row whose query is not kept of the layers whose graphs follow. */
+static int skip_later(struct wnw__bridge_backend *b, int32_t row)
+{
+    if (b->n_skipped == b->cap_skipped) {
+        const int32_t cap = b->cap_skipped > 0 ? 2 * b->cap_skipped : 64;
+        int32_t *more = realloc(b->skipped, (size_t)cap * sizeof *more);
+        if (!more)
+            return wnw__fail(WNW_E_NOMEM, "no memory to list rows");
+        b->skipped = more;
+        b->cap_skipped = cap;
+    }
+    b->skipped[b->n_skipped++] = row;
     return WNW_OK;
 }
 
 int wnw_bridge_skip_query(wnw_bridge *cache, int32_t row)
 {
     WNW_REQUIRE(cache);
-    wnw__bridge_record_skip(backend_of(cache), row);
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other) {
+        WNW_TRY(skip_later(b, row));
+        if (b->tells || !b->other)
+            wnw__bridge_record_skip(b, row);
+    }
     return WNW_OK;
 }
 
 /* ---- Policies of sequences ---- */
 
-int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
+static int observe(struct wnw__bridge_backend *b, const char *recipe)
 {
-    WNW_REQUIRE(cache);
-    WNW_REQUIRE(recipe);
-    struct wnw__bridge_backend *b = backend_of(cache);
     struct wnw__bridge_watch *w = &b->watch;
     wnw_policy *policy = NULL;
     if (!w->policy) {
@@ -136,29 +188,37 @@ int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
     return rc;
 }
 
-int wnw_bridge_unobserve(wnw_bridge *cache)
+int wnw_bridge_observe(wnw_bridge *cache, const char *recipe)
 {
     WNW_REQUIRE(cache);
-    backend_of(cache)->watch.needs = (wnw_needs){0};
+    WNW_REQUIRE(recipe);
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        WNW_TRY(observe(b, recipe));
     return WNW_OK;
 }
 
-static const struct wnw__bridge_layer *first_layer(const struct wnw__bridge_backend *b)
+int wnw_bridge_unobserve(wnw_bridge *cache)
 {
-    for (int32_t c = 0; c < b->n_cache; c++)
-        for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
-            const struct wnw__bridge_layer *l = b->caches[c]->layers[i];
-            if (l->kind == WNW_BRIDGE_RAGGED && !wnw__bridge_is_sliding(b, l))
-                return l;
-        }
-    return NULL;
+    WNW_REQUIRE(cache);
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        b->watch.needs = (wnw_needs){0};
+    return WNW_OK;
+}
+
+/* One of a context's devices that has layers on which policies act; the first where none has. */
+static const struct wnw__bridge_backend *with_layers(const struct wnw__bridge_backend *b)
+{
+    const struct wnw__bridge_backend *of = b;
+    while (of && !wnw__bridge_some_layer(of))
+        of = of->other;
+    return of ? of : b;
 }
 
 /* The layer whose cells the numbers mean, and which has all of them; NULL if there is none. */
 static const struct wnw__bridge_layer *check_cells(const struct wnw__bridge_backend *b, const int32_t *cell,
                                                    int32_t n)
 {
-    const struct wnw__bridge_layer *l = first_layer(b);
+    const struct wnw__bridge_layer *l = wnw__bridge_some_layer(b);
     if (!l) {
         wnw__fail(WNW_E_UNSUPPORTED,
                   "no layer of this cache is on the device WINNOW: nothing can be compressed");
@@ -197,29 +257,53 @@ static int take_cells(struct wnw__bridge_live *live, wnw_size *size, const wnw_b
     return WNW_OK;
 }
 
-int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cells_of)
+/* Bytes of one entry in all heads of the layers of a device that policies act on. */
+static double entry_bytes(const struct wnw__bridge_backend *b)
 {
-    wnw_bridge_cells_of of = wnw_bridge_cells_of_default();
-    WNW_REQUIRE(cache);
-    WNW_REQUIRE(cells_of);
-    WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_cells_of, &of, cells_of));
-    WNW_REQUIRE(of.policy);
-    WNW_REQUIRE(of.cells);
-    struct wnw__bridge_backend *b = backend_of(cache);
+    double bytes = 0.0;
+    for (int32_t c = 0; c < b->n_cache; c++)
+        for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
+            const struct wnw__bridge_layer *l = b->caches[c]->layers[i];
+            if (wnw__bridge_acts_on(b, l))
+                bytes += (double)l->n_head * (double)(ggml_row_size(l->k.type, l->d_k) +
+                                                      (l->v.base ? ggml_row_size(l->v.type, l->d_v) : 0));
+        }
+    return bytes;
+}
+
+/* The part of a size that is a device's: bytes are shared by the layers. */
+static void share_size(wnw_size *size, const struct wnw__bridge_backend *b)
+{
+    double all = 0.0;
+    if (size->kind != WNW_SIZE_BYTES || !b->first || !b->first->other)
+        return;
+    for (const struct wnw__bridge_backend *of = b->first; of; of = of->other)
+        all += entry_bytes(of);
+    size->bytes = all > 0.0 ? (uint64_t)((double)size->bytes * entry_bytes(b) / all) : size->bytes;
+}
+
+/* The part of a sample that was taken on a device; NULL: none was. */
+static const struct wnw_bridge_sample *sample_on(const wnw_bridge_sample *sample,
+                                                 const struct wnw__bridge_cache *cache)
+{
+    while (sample && sample->cache != cache)
+        sample = sample->next;
+    return sample;
+}
+
+static int compress_cells(struct wnw__bridge_backend *b, const wnw_bridge_cells_of *of)
+{
     struct wnw__bridge_watch *w = &b->watch;
-    const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
+    const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
     if (!l)
         return WNW_E_RANGE;
-    if (of.n_prefix < 0 || of.n_cells - of.n_prefix < 1)
-        return wnw__fail(WNW_E_ARG,
-                         "%d cells are named, %d of them of a header: there is nothing to compress",
-                         (int)of.n_cells, (int)of.n_prefix);
-    struct wnw__bridge_live live = {.cache = l->cache, .sample = of.sample};
+    struct wnw__bridge_live live = {.cache = l->cache, .sample = sample_on(of->sample, l->cache)};
     wnw_policy *const policy = w->policy;
     const wnw_size size = w->size;
     wnw_size own;
-    WNW_TRY(take_cells(&live, &own, &of));
-    w->policy = (wnw_policy *)(uintptr_t)of.policy; /* read only */
+    WNW_TRY(take_cells(&live, &own, of));
+    share_size(&own, b);
+    w->policy = (wnw_policy *)(uintptr_t)of->policy; /* read only */
     w->size = own;
     const int rc = wnw__bridge_compress(b, &live);
     w->policy = policy;
@@ -228,25 +312,63 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
     return rc;
 }
 
+int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cells_of)
+{
+    wnw_bridge_cells_of of = wnw_bridge_cells_of_default();
+    WNW_REQUIRE(cache);
+    WNW_REQUIRE(cells_of);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_cells_of, &of, cells_of));
+    WNW_REQUIRE(of.policy);
+    WNW_REQUIRE(of.cells);
+    const struct wnw__bridge_backend *some = with_layers(backend_of(cache));
+    if (!check_cells(some, of.cells, of.n_cells))
+        return WNW_E_RANGE;
+    if (of.n_prefix < 0 || of.n_cells - of.n_prefix < 1)
+        return wnw__fail(WNW_E_ARG,
+                         "%d cells are named, %d of them of a header: there is nothing to compress",
+                         (int)of.n_cells, (int)of.n_prefix);
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        if (wnw__bridge_some_layer(b))
+            WNW_TRY(compress_cells(b, &of));
+    return WNW_OK;
+}
+
+/* Takes a sample on one device, in front of those of others. */
+static int take_sample(wnw_bridge_sample **list, struct wnw__bridge_backend *b,
+                       const wnw_bridge_sample_of *of)
+{
+    wnw_bridge_sample *sample;
+    const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
+    if (!l)
+        return WNW_E_RANGE;
+    const struct wnw__bridge_live live = {
+        .cache = l->cache, .n = of->n_cells, .cell = (int32_t *)(uintptr_t)of->cells}; /* read only */
+    WNW_TRY(wnw__bridge_sample_new(&sample, b, &live, of));
+    sample->next = *list;
+    *list = sample;
+    return WNW_OK;
+}
+
 int wnw_bridge_sample_new(wnw_bridge_sample **out, wnw_bridge *cache, const wnw_bridge_sample_of *sample_of)
 {
     wnw_bridge_sample_of of = wnw_bridge_sample_of_default();
+    wnw_bridge_sample *list = NULL;
     WNW_REQUIRE(out);
     *out = NULL;
     WNW_REQUIRE(cache);
     WNW_REQUIRE(sample_of);
     WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_sample_of, &of, sample_of));
     WNW_REQUIRE(of.cells);
-    struct wnw__bridge_backend *b = backend_of(cache);
-    if (b->far)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "a sample cannot be taken on a device around another one: the device WINNOW has it");
-    const struct wnw__bridge_layer *l = check_cells(b, of.cells, of.n_cells);
-    if (!l)
-        return WNW_E_RANGE;
-    const struct wnw__bridge_live live = {
-        .cache = l->cache, .n = of.n_cells, .cell = (int32_t *)(uintptr_t)of.cells}; /* read only */
-    return wnw__bridge_sample_new(out, b, &live, &of);
+    int rc = check_cells(with_layers(backend_of(cache)), of.cells, of.n_cells) ? WNW_OK : WNW_E_RANGE;
+    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
+        if (wnw__bridge_some_layer(b))
+            rc = take_sample(&list, b, &of);
+    if (rc != WNW_OK) {
+        wnw_bridge_sample_free(list);
+        return rc;
+    }
+    *out = list;
+    return WNW_OK;
 }
 
 /* ---- Freeing ---- */
@@ -337,12 +459,21 @@ static int forget_twins(struct wnw__bridge_cache *c, const bool *dead, bool all)
     return rc;
 }
 
-int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
+static int forget_queries(const struct wnw__bridge_backend *b, const int32_t *cells, int32_t n)
 {
-    WNW_REQUIRE(cache);
-    if (n > 0)
-        WNW_REQUIRE(cells);
-    struct wnw__bridge_backend *b = backend_of(cache);
+    const struct wnw__bridge_layer *first = check_cells(b, cells, n);
+    if (!first)
+        return WNW_E_RANGE;
+    for (int32_t i = 0; i < n; i++)
+        wnw__bridge_record_unasked(first, cells[i]);
+    for (int32_t i = 0; i < first->cache->n_layer; i++)
+        if (first->cache->layers[i]->k.n_cell == first->k.n_cell)
+            wnw__bridge_record_seen(first->cache->layers[i], 0, cells, n);
+    return WNW_OK;
+}
+
+static int forget(struct wnw__bridge_backend *b, const int32_t *cells, int32_t n)
+{
     const struct wnw__bridge_layer *first = check_cells(b, cells, n);
     if (!first)
         return WNW_E_RANGE;
@@ -360,7 +491,20 @@ int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
         if (b->caches[c]->n_layer > 0 && wnw__bridge_is_sliding(b, b->caches[c]->layers[0]))
             rc = forget_twins(b->caches[c], dead, all);
     free(dead);
-    return rc == WNW_OK ? wnw_bridge_forget_queries(cache, cells, n) : rc;
+    return rc == WNW_OK ? forget_queries(b, cells, n) : rc;
+}
+
+int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
+{
+    WNW_REQUIRE(cache);
+    if (n > 0)
+        WNW_REQUIRE(cells);
+    if (!check_cells(with_layers(backend_of(cache)), cells, n))
+        return WNW_E_RANGE;
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        if (wnw__bridge_some_layer(b))
+            WNW_TRY(forget(b, cells, n));
+    return WNW_OK;
 }
 
 int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n)
@@ -368,13 +512,10 @@ int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n
     WNW_REQUIRE(cache);
     if (n > 0)
         WNW_REQUIRE(cells);
-    const struct wnw__bridge_layer *first = check_cells(backend_of(cache), cells, n);
-    if (!first)
+    if (!check_cells(with_layers(backend_of(cache)), cells, n))
         return WNW_E_RANGE;
-    for (int32_t i = 0; i < n; i++)
-        wnw__bridge_record_unasked(first, cells[i]);
-    for (int32_t i = 0; i < first->cache->n_layer; i++)
-        if (first->cache->layers[i]->k.n_cell == first->k.n_cell)
-            wnw__bridge_record_seen(first->cache->layers[i], 0, cells, n);
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        if (wnw__bridge_some_layer(b))
+            WNW_TRY(forget_queries(b, cells, n));
     return WNW_OK;
 }

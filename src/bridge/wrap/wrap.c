@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 static const char *dev_description(ggml_backend_dev_t dev)
 {
@@ -130,7 +131,8 @@ static ggml_backend_dev_t device_of(const char *name)
 {
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        if (!wnw__wrap_of(dev) && dev != &wnw__bridge_device && strcmp(ggml_backend_dev_name(dev), name) == 0)
+        if (!wnw__wrap_of(dev) && dev != &wnw__bridge_device &&
+            strcasecmp(ggml_backend_dev_name(dev), name) == 0)
             return dev;
     }
     return NULL;
@@ -251,7 +253,7 @@ static int make_named(struct made *made, const char *name, ggml_backend_reg_t re
     ggml_backend_dev_t x = device_of(name);
     if (x)
         return make_device(made, x, name, NULL, reg);
-    if (strncmp(name, "rpc:", 4) == 0)
+    if (strncasecmp(name, "rpc:", 4) == 0)
         return make_remote(made, name, reg);
     list_devices(there, sizeof there);
     return wnw__fail(WNW_E_ARG,

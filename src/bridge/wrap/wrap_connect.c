@@ -19,12 +19,12 @@
 bool wnw__connect_address(struct wnw__address *a, const char *text)
 {
     const char *colon = strrchr(text, ':');
-    const size_t n = colon ? (size_t)(colon - text) : 0;
-    char *end;
-    if (!colon || n == 0 || n >= sizeof a->host || strlen(colon + 1) >= sizeof a->port)
+    const size_t n = colon ? (size_t)(colon - text) : 0,
+                 n_digit = colon ? strspn(colon + 1, "0123456789") : 0;
+    if (n == 0 || n >= sizeof a->host || n_digit == 0 || n_digit > 5 || colon[1 + n_digit])
         return false;
-    const long port = strtol(colon + 1, &end, 10);
-    if (*end || end == colon + 1 || port < 1 || port > 65535)
+    const long port = strtol(colon + 1, NULL, 10);
+    if (port < 1 || port > 65535)
         return false;
     snprintf(a->host, sizeof a->host, "%.*s", (int)n, text);
     snprintf(a->port, sizeof a->port, "%ld", port);

@@ -77,6 +77,12 @@ static int check_listen(const char *address)
     return rc;
 }
 
+bool wnw_bridge_is_address(const char *text)
+{
+    struct wnw__address a;
+    return text && wnw__connect_address(&a, text);
+}
+
 bool wnw_bridge_is_loopback(const char *address)
 {
     struct wnw__address a;

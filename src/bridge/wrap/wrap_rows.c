@@ -611,6 +611,8 @@ int wnw__wrap_forget(struct wnw__bridge_layer *l, const bool *dead)
         l->written[cell] = l->written[cell] && !dead[cell];
     if (is_empty(l))
         wnw__wrap_layer_clear(l);
+    else if (l->wrap->settled) /* the next graph settles a layer that is not */
+        return wnw__wrap_rows_settle(l, 0, 0, 0);
     return WNW_OK;
 }
 

@@ -169,6 +169,7 @@ static void free_backend(ggml_backend_t backend)
     wnw__bridge_watch_free(&b->watch);
     wnw__bridge_notes_free(&b->notes);
     free(b->watch_own);
+    free(b->skipped);
     free(r);
     free(b);
     free(backend);

@@ -61,27 +61,17 @@ static void list_taps(struct wnw__wrap_taps *t, const struct wnw__bridge_backend
     const uint32_t flags = b->watch.needs.flags;
     for (int32_t i = 0; i < b->watch.n_place; i++) {
         const struct wnw__bridge_place *p = &b->watch.places[i];
-        struct tap tap = {.place = p};
         if (flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY)) {
-            tap.kind = QUERIES;
-            tap.before = p->node;
-            tap.from = p->node->src[0];
+            struct tap tap = {.kind = QUERIES, .place = p, .before = p->node, .from = p->node->src[0]};
             tap.n = wanted_rows(b, tap.from, &tap.first);
             if (tap.n > 0)
                 add(t, &tap);
         }
-        if (p->rope && p->reader == 0 && b->watch.tracks) {
-            tap.kind = TURNED;
-            tap.before = p->rope;
-            tap.from = p->rope->src[0];
-            add(t, &tap);
-        }
-        if (p->product && wnw__bridge_gates_suit(b, p->layer)) {
-            tap.kind = INPUT;
-            tap.before = p->product;
-            tap.from = p->product->src[1];
-            add(t, &tap);
-        }
+        if (p->rope && p->reader == 0 && b->watch.tracks)
+            add(t, &(struct tap){.kind = TURNED, .place = p, .before = p->rope, .from = p->rope->src[0]});
+        if (p->product && wnw__bridge_gates_suit(b, p->layer))
+            add(t,
+                &(struct tap){.kind = INPUT, .place = p, .before = p->product, .from = p->product->src[1]});
     }
 }
 

@@ -3,25 +3,39 @@
 #include "bridge/bridge_impl.h"
 #include "bridge/wrap/wrap.h"
 #include "policy/policy.h"
+#include "winnow_bridge.h"
 
 /* ---- What cannot be had ---- */
+
+static int check_needs(const struct wnw__wrap *w, const wnw_policy *policy, const wnw_needs *needs)
+{
+    const uint32_t missing = needs->flags & WNW_NEED_ATTN_NUMBERS;
+    return missing == 0
+               ? WNW_OK
+               : wnw__fail(
+                     WNW_E_UNSUPPORTED,
+                     "%s needs %s, which cannot be had on %s: the device computes attention without saying "
+                     "what each entry receives; auto and snapkv work there, and the device "
+                     "WINNOW has it",
+                     wnw__policy_name(policy), wnw_need_name(__builtin_ctz(missing)), w->name);
+}
 
 int wnw__wrap_check_policy(const struct wnw__bridge_backend *b, const wnw_policy *policy,
                            const wnw_needs *needs)
 {
-    static const struct {
-        uint32_t need;
-        const char *why;
-    } missing[] = {
-        {WNW_NEED_ATTN_NUMBERS, "the device computes attention without saying what each entry receives"},
-        {WNW_NEED_SECOND_PASS, "what is read a second time is not noted there"}};
-    for (size_t i = 0; !b->watch.automatic && i < sizeof missing / sizeof *missing; i++)
-        if (needs->flags & missing[i].need)
-            return wnw__fail(
-                WNW_E_UNSUPPORTED, "%s needs %s, which cannot be had on %s: %s; the device WINNOW has it",
-                wnw__policy_name(policy), wnw_need_name(__builtin_ctz(needs->flags & missing[i].need)),
-                b->wrap->w->name, missing[i].why);
-    return WNW_OK;
+    return b->watch.automatic ? WNW_OK : check_needs(b->wrap->w, policy, needs);
+}
+
+int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy, const wnw_profile *profile)
+{
+    WNW_REQUIRE(device);
+    WNW_TRY(wnw_bridge_check_policy(policy, profile));
+    ggml_backend_dev_t dev = ggml_backend_dev_by_name(device);
+    if (!dev)
+        return wnw__fail(WNW_E_ARG, "there is no device '%s'", device);
+    const struct wnw__wrap *w = wnw__wrap_of(dev);
+    const wnw_needs needs = wnw_policy_needs(policy);
+    return w ? check_needs(w, policy, &needs) : WNW_OK;
 }
 
 /* ---- Looking ---- */
