@@ -36,32 +36,9 @@ bad 'a tensor that is lost' 'lacks tensor blk.3.ffn_down.weight' run -m "$work/l
 LC_ALL=C sed 's/rope_freqs\.weight/rope_turns.weight/' "$tiny/tiny-llama3.gguf" >"$work/more.gguf"
 bad 'a tensor that nobody knows' 'holds tensor rope_turns.weight, which winnow does not compute with' run -m "$work/more.gguf" -p x
 
-# A model that is cut off while a conversation goes on: one line more, and no signal.
-cp "$model" "$work/open.gguf"
-mkfifo "$work/said"
-"$WINNOW" chat -m "$work/open.gguf" -n 4 <"$work/said" >"$work/out" 2>"$work/err" &
-chat=$!
-exec 5>"$work/said"
-echo 'Hello.' >&5
-for _ in $(seq 600); do
-    [ -s "$work/out" ] && break
-    sleep 0.1
-done
-[ -s "$work/out" ] || fail "no answer: $(cat "$work/err")"
-sleep 0.2
-truncate -s 4096 "$work/open.gguf"
-echo 'Hello again.' >&5
-exec 5>&-
-wait "$chat"
-code=$?
-[ "$code" -eq 1 ] || fail "a model that is cut off: exit code $code"
-tail -1 "$work/err" | grep -q 'cut off while it was in use' || fail "a model that is cut off: $(cat "$work/err")"
-
-# A model that is overwritten in place while a conversation goes on: nothing is stored for it, and a file of that name stays as it was.
-# Its time of change is in the past, because clocks of file systems go in steps.
-# overwritten CODE COMMAND: the command changes the file between an answer and /save; CODE is the exit code.
-overwritten() {
-    local want=$1 name=$2 code
+# begin_chat NAME: a conversation with a copy of the model has given one answer. The copy's time of change is in the past, because
+# clocks of file systems go in steps.
+begin_chat() {
     cp "$model" "$work/open.gguf"
     touch -d '2020-01-01' "$work/open.gguf"
     rm -f "$work/said" "$work/out" "$work/talk.wkv"
@@ -74,12 +51,31 @@ overwritten() {
         [ -s "$work/out" ] && break
         sleep 0.1
     done
-    [ -s "$work/out" ] || fail "$name: no answer: $(cat "$work/err")"
-    $name
-    echo "/save $work/talk.wkv" >&5
+    [ -s "$work/out" ] || fail "$1: no answer: $(cat "$work/err")"
+}
+# end_chat LINE: says one more line; $code is how the conversation ends.
+end_chat() {
+    echo "$1" >&5
     exec 5>&-
     wait "$chat"
     code=$?
+}
+
+# A model that is cut off while a conversation goes on: one line more, and no signal.
+begin_chat 'a model that is cut off'
+sleep 0.2
+truncate -s 4096 "$work/open.gguf"
+end_chat 'Hello again.'
+[ "$code" -eq 1 ] || fail "a model that is cut off: exit code $code"
+tail -1 "$work/err" | grep -q 'cut off while it was in use' || fail "a model that is cut off: $(cat "$work/err")"
+
+# A model that is overwritten in place while a conversation goes on: nothing is stored for it, and a file of that name stays as it was.
+# overwritten CODE COMMAND: the command changes the file between an answer and /save; CODE is the exit code.
+overwritten() {
+    local want=$1 name=$2
+    begin_chat "$name"
+    $name
+    end_chat "/save $work/talk.wkv"
     [ "$code" -eq "$want" ] || fail "$name: exit code $code: $(cat "$work/err")"
 }
 last_byte() { printf x | dd of="$work/open.gguf" bs=1 seek=$(($(stat -c %s "$model") - 1)) conv=notrunc status=none; }
