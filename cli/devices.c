@@ -54,8 +54,8 @@ static int share_out(struct cli_devices *d, const char *layers, const char *mode
 {
     const int64_t n_layer = count_layers(model);
     const char *rest = layers;
+    int32_t share[CLI_MOST_DEVICES] = {0}, n = 0;
     int64_t sum = 0;
-    int32_t n = 0;
     if (n_layer < 1)
         return app_fail(APP_FAILED, "cannot count the layers of %s", model);
     while (*rest || n == 0) {
@@ -65,7 +65,7 @@ static int share_out(struct cli_devices *d, const char *layers, const char *mode
                             "--layers '%s': give a number of at least 1 for each device, with commas between",
                             layers);
         if (n < d->n)
-            d->shares[n] = (float)x;
+            share[n] = x;
         n++;
         sum += x;
     }
@@ -75,10 +75,10 @@ static int share_out(struct cli_devices *d, const char *layers, const char *mode
     if (sum != n_layer)
         return app_fail(APP_BAD_INPUT, "--layers '%s' are %lld layers, and this model has %lld", layers,
                         (long long)sum, (long long)n_layer);
-    d->shares[n - 1] += 1.0F; /* libllama counts the output as one more layer, of the last device */
+    share[n - 1]++; /* libllama counts the output as one more layer, of the last device */
     bool good = true;
     for (int32_t i = 0; i < n; i++)
-        good = good && app_text_put(&d->split, "%s%d", i ? "," : "", (int)d->shares[i]);
+        good = good && app_text_put(&d->split, "%s%d", i ? "," : "", (int)share[i]);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 

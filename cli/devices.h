@@ -13,8 +13,7 @@ enum { CLI_MOST_DEVICES = 64 };
 struct cli_devices {
     struct app_text
         ours; /* names of the devices around them, with commas between; NULL: none were asked for */
-    struct app_text split;          /* what libllama shares layers out by, as text; NULL: by free memory */
-    float shares[CLI_MOST_DEVICES]; /* the same in numbers */
+    struct app_text split; /* what libllama shares layers out by; NULL: by free memory */
     int32_t n;
 };
 

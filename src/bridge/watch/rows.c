@@ -459,7 +459,7 @@ static int forget_twins(struct wnw__bridge_cache *c, const bool *dead, bool all)
     return rc;
 }
 
-static int forget_queries(const struct wnw__bridge_backend *b, const int32_t *cells, int32_t n)
+static int forget_queries(struct wnw__bridge_backend *b, const int32_t *cells, int32_t n)
 {
     const struct wnw__bridge_layer *first = check_cells(b, cells, n);
     if (!first)
@@ -494,17 +494,24 @@ static int forget(struct wnw__bridge_backend *b, const int32_t *cells, int32_t n
     return rc == WNW_OK ? forget_queries(b, cells, n) : rc;
 }
 
+/* Acts on the cells in every device of the context that has layers. They are checked first, so that a wrong one changes nothing. */
+static int on_each_device(wnw_bridge *cache, const int32_t *cells, int32_t n,
+                          int (*act)(struct wnw__bridge_backend *b, const int32_t *cells, int32_t n))
+{
+    if (!check_cells(with_layers(backend_of(cache)), cells, n))
+        return WNW_E_RANGE;
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        if (wnw__bridge_some_layer(b))
+            WNW_TRY(act(b, cells, n));
+    return WNW_OK;
+}
+
 int wnw_bridge_forget(wnw_bridge *cache, const int32_t *cells, int32_t n)
 {
     WNW_REQUIRE(cache);
     if (n > 0)
         WNW_REQUIRE(cells);
-    if (!check_cells(with_layers(backend_of(cache)), cells, n))
-        return WNW_E_RANGE;
-    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
-        if (wnw__bridge_some_layer(b))
-            WNW_TRY(forget(b, cells, n));
-    return WNW_OK;
+    return on_each_device(cache, cells, n, forget);
 }
 
 int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n)
@@ -512,10 +519,5 @@ int wnw_bridge_forget_queries(wnw_bridge *cache, const int32_t *cells, int32_t n
     WNW_REQUIRE(cache);
     if (n > 0)
         WNW_REQUIRE(cells);
-    if (!check_cells(with_layers(backend_of(cache)), cells, n))
-        return WNW_E_RANGE;
-    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
-        if (wnw__bridge_some_layer(b))
-            WNW_TRY(forget_queries(b, cells, n));
-    return WNW_OK;
+    return on_each_device(cache, cells, n, forget_queries);
 }
