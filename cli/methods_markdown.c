@@ -181,7 +181,7 @@ static bool is_policy(const char *recipe, const char *whole)
     return same;
 }
 
-/* Leaves out of a recipe what stands at `begin` to `end`, if it stays the policy whose long form is `whole`. */
+/* Leaves out of a recipe its characters `begin` to `end`, if it stays the policy whose long form is `whole`. */
 static bool leave_out(char recipe[RECIPE_MAX], size_t begin, size_t end, const char *whole)
 {
     char shorter[RECIPE_MAX];
