@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What everything uses: nearest names, hashes of lists, orders, against values worked by hand. */
 #include "asserts.h"
-#include "base/split_files.h"
 
 #include <stdlib.h>
 
