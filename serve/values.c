@@ -163,6 +163,18 @@ static int check_tools(const struct check *c)
     return 0;
 }
 
+/* The server knows these forms of reasoning (0.3.36: common/chat.cpp), and writes what it does not know into its log. */
+static int check_reasoning(const struct check *c)
+{
+    static const char *const formats[] = {"none", "auto", "deepseek", "deepseek-legacy", NULL};
+    const char *text = text_in(c->body, "reasoning_format");
+    for (size_t i = 0; text && formats[i]; i++)
+        if (strcmp(text, formats[i]) == 0)
+            return 0;
+    return text ? fail(c, "reasoning_format", "it is \"none\", \"auto\", \"deepseek\" or \"deepseek-legacy\"")
+                : 0;
+}
+
 /* ---- Fields of one form ---- */
 
 static int check_thinking(const struct check *c)
@@ -336,7 +348,8 @@ int serve_values_check(const json_t *body, enum serve_form form, int32_t n_vocab
                        const char **param)
 {
     static int (*const all[])(const struct check *c) = {check_samplers, check_bias,       check_format,
-                                                        check_tools,    check_modalities, check_adapters},
+                                                        check_tools,    check_modalities, check_adapters,
+                                                        check_reasoning},
                                                  (*const of_form[])(const struct check *c) = {
                                                      [SERVE_FORM_MESSAGES] = check_messages,
                                                      [SERVE_FORM_TOKENIZE] = check_tokenize,

@@ -383,6 +383,10 @@ static void test_values_of_fields(void **state)
          {"[{\"type\":\"text\"}]", "[5]", "[{\"type\":\"image\"}]"},
          {"[{\"type\":\"text\",\"text\":\"x\"}]", "\"x\""}},
         {SERVE_FORM_CHAT, "echo", {"true"}, {"false"}},
+        {SERVE_FORM_CHAT,
+         "reasoning_format",
+         {"\"\"", "\"x\\u001b\"", "\"NONE\"", "\"none \""},
+         {"\"none\"", "\"deepseek-legacy\""}},
         {SERVE_FORM_CHAT, "guided_json", {"{\"type\":\"string\"}"}, {"{}", "null"}},
         {SERVE_FORM_CHAT, "min_tokens", {"5", "1", "-1"}, {"0"}},
         {SERVE_FORM_CHAT, "repetition_penalty", {"1.5", "0"}, {"1", "1.0"}},
@@ -569,7 +573,7 @@ static void test_adapters(void **state)
     adapt(SERVE_FORM_PROMPT, LORA(ONE("4294967296", "1")), two, NULL, "lora");
     refuses(SERVE_FORM_PROMPT, LORA(ONE("1", "1") "," ONE("1", "2")), "lora");
     refuses(SERVE_FORM_PROMPT, LORA(ONE("1", "1e300")), "lora");
-    /* The same prompt, read with other adapters, is another one, whatever is asked for. */
+    /* The same prompt, read with other adapters, is another one, also for "any". */
     for (int reuse = SERVE_REUSE_SAME; reuse <= SERVE_REUSE_ANY; reuse++) {
         struct serve_want read = config.want;
         struct serve_ask ask = {
