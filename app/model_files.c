@@ -63,7 +63,7 @@ static bool is_same(const struct wnw__file_state *a, const struct wnw__file_stat
     return a->dev == b->dev && a->ino == b->ino;
 }
 
-/* Takes the next file of a note, whose path may have any characters; *note goes on behind it. */
+/* Takes the next file of a note, whose path may have any characters, and moves *note past it. */
 static bool open_file(struct file *f, const char **note)
 {
     int at = 0;

@@ -56,8 +56,8 @@ bool serve_request_is_long(const struct json_t *body, int32_t times, const char 
 
 /* ---- Its adapters (request_adapters.c) ---- */
 
-/* Checks the adapters that it names against those that the server has, and writes out the scale of each, so that what is read of the prompt is used
- * with the same scales alone. all: what GET /lora-adapters said. 0, or a status, as serve_request_read. */
+/* Checks the adapters that it names against those of the server, and writes the scale of each into the body. What is read of its prompt is
+ * used again with the same scales alone. all: the reply of GET /lora-adapters. 0, or a status, as serve_request_read. */
 int serve_request_set_adapters(struct serve_request *r, const char *all, size_t n, char *why,
                                const char **param);
 

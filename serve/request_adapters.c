@@ -48,7 +48,7 @@ static int set(struct serve_request *r, const json_t *has, char *why, const char
         return status;
     json_t *of_server = write_out(has, n, &now), *own = write_out(asked ? asked : has, n, &mark);
     bool good = of_server && own;
-    if (good && r->form != SERVE_FORM_MESSAGES) /* of which the server takes over a few fields alone */
+    if (good && r->form != SERVE_FORM_MESSAGES) /* the server reads a few fields of that form alone */
         good = json_object_set(r->body, "lora", own) == 0;
     if (good && r->form == SERVE_FORM_INFILL) /* nobody notes with which scales its slot was filled */
         good = json_object_set_new(r->body, "cache_prompt", json_false()) == 0;
