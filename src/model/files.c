@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/said.h"
+#include "base/split_files.h"
 #include "base/system.h"
 
 #include <errno.h>
@@ -155,36 +156,27 @@ static int read_split(const struct wnw__model_file *f, struct split *out)
     return WNW_OK;
 }
 
-/* "-00002-of-00003.gguf" */
-#define ENDING_MAX 32
-static void ending_of(char out[ENDING_MAX], int32_t i, int32_t n)
-{
-    snprintf(out, ENDING_MAX, "-%05d-of-%05d.gguf", (int)i + 1, (int)n);
-}
-
 /* The length of the path of the first of n files up to what the names differ in. */
 static int find_stem(const char *path, int32_t n, size_t *len)
 {
-    char ending[ENDING_MAX];
-    ending_of(ending, 0, n);
-    const size_t all = strlen(path), tail = strlen(ending);
-    *len = all > tail ? all - tail : 0;
-    if (*len == 0 || strcmp(path + *len, ending) != 0)
-        return wnw__fail(
-            WNW_E_FORMAT,
-            "%.200s is file 1 of %d of a model; files are found by their names, so this one must be called "
-            "NAME%s and the others lie next to it",
-            path, (int)n, ending);
-    return WNW_OK;
+    char ending[WNW_SPLIT_ENDING];
+    if ((*len = wnw__split_stem(path, n)) > 0)
+        return WNW_OK;
+    wnw__split_ending(ending, 0, n);
+    return wnw__fail(
+        WNW_E_FORMAT,
+        "%.200s is file 1 of %d of a model; files are found by their names, so this one must be called "
+        "NAME%s and the others lie next to it",
+        path, (int)n, ending);
 }
 
 static int set_path(struct wnw__model_file *f, const char *stem, size_t len, int32_t i, int32_t n)
 {
-    f->path = malloc(len + ENDING_MAX);
+    f->path = malloc(len + WNW_SPLIT_ENDING);
     if (!f->path)
         return wnw__fail(WNW_E_NOMEM, "no memory for a path");
     memcpy(f->path, stem, len);
-    ending_of(f->path + len, i, n);
+    wnw__split_ending(f->path + len, i, n);
     return WNW_OK;
 }
 
