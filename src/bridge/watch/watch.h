@@ -44,7 +44,7 @@ const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backe
 /* After a graph that was looked at and has failed. */
 void wnw__bridge_watch_fail(struct wnw__bridge_backend *b);
 
-/* ---- Compression, and what programs are told ---- */
+/* ---- Compression, and reports to programs ---- */
 
 /* Drops what the policy does not keep of a sequence (watch/plan.c). On failure nothing is dropped, unless memory runs out
  * while entries are. */
