@@ -88,9 +88,9 @@ struct wnw__bridge_layer {
 
 /* What is noted of a cell while there is a policy. */
 struct wnw__bridge_note {
-    int32_t order;      /* of its writing */
-    bool alone;         /* no other row of its batch was of its sequence */
-    bool seen;          /* a policy has decided on it */
+    int32_t write_order; /* of its writing */
+    bool single_row;     /* no other row of its batch was of its sequence */
+    bool judged;         /* a policy has decided on it */
     bool unobserved;    /* nothing else is known of it, because memory ran out */
     bool query_skipped; /* its query is not kept, and no policy will look with it */
 };

@@ -219,7 +219,7 @@ static bool was_read(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     for (int32_t i = 0; i < sequence_cells->n; i++) {
         const struct wnw__bridge_note *note = wnw__bridge_note_of(sequence_cells, i);
-        if (note && note->order == 0)
+        if (note && note->write_order == 0)
             return true;
     }
     return false;
