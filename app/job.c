@@ -547,6 +547,7 @@ static int choose_policy(struct app_job *job)
     if (status != WNW_OK)
         return app_fail_status(status);
     facts.kept = share_kept(job);
+    facts.feeds_again = facts.feeds_again && !job->on_devices;
     facts.n_tokens = app_job_n_compressed(job);
     facts.was_read = job->was_read;
     job->own_chunk = may_chunk(job) ? wnw_policy_chunk(&facts) : 0;

@@ -34,6 +34,7 @@ struct app_job {
     struct app_peak peak; /* what --kv-peak led to */
     bool
         reads_once; /* one prompt is read and answered, and nothing is stored: `auto` may read it in chunks */
+    bool on_devices;   /* --devices: a sequence of libllama in place of a session reads the prompt once */
     int32_t own_chunk; /* tokens of a chunk if `auto` has decided so, else 0 */
     wnw_attn attn;
     wnw_mask_phase mask_phase;
