@@ -200,6 +200,9 @@ APP_GROUP(cli_group_man, "Output", man_options);
             "layers of the model for each of these devices, as 12,12,6", AT(layers), 0, 0, NULL         \
     }
 
+static const struct app_option device_options[] = {DEVICE_OPTIONS};
+APP_GROUP(cli_group_devices, "Devices", device_options);
+
 static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},
