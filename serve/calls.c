@@ -243,9 +243,8 @@ llama_pos llama_memory_seq_pos_min(llama_memory_t mem, llama_seq_id seq_id)
 llama_pos llama_memory_seq_pos_max(llama_memory_t mem, llama_seq_id seq_id)
 {
     const llama_pos pos = REAL(llama_memory_seq_pos_max)(mem, seq_id);
-    return is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots
-               ? pos + serve_sequences_removed(&w.sequences, seq_id)
-               : pos;
+    return is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots ? pos + serve_watched_removed(&w, seq_id)
+                                                                : pos;
 }
 
 void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst, llama_pos p0, llama_pos p1)
@@ -256,6 +255,9 @@ void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst,
     serve_sequences_cp(&w.sequences, src, dst, p0, p1);
     w.held[dst] = w.held[src];
     w.held[dst].n_new = 0;
+    (void)serve_stretch_say(&w, dst, 0, w.said[src].token, w.said[src].n);
+    if (w.held[src].n_unknown > 0)
+        (void)serve_watched_restored(&w, dst, w.restored[src].token, w.restored[src].at, w.restored[src].n);
     serve_watched_report(&w, dst);
 }
 

@@ -15,7 +15,7 @@
 /* Bytes of a run that is worth leaving out. */
 enum { LEAST_RUN = 32 };
 
-static const char magic[16] = "winnow slot 4\n";
+static const char magic[16] = "winnow slot 5\n";
 enum { MAGIC_NAME = 12 }; /* of its bytes, in front of the version */
 _Static_assert(sizeof((struct serve_slot_file){0}.fingerprint) ==
                    sizeof((struct serve_slot_form){0}.fingerprint),
@@ -66,9 +66,15 @@ static int new_sum(XXH3_state_t **sum)
     return WNW_OK;
 }
 
+/* Bytes of the notes with the positions. */
+static uint64_t note_bytes(const struct serve_slot_file *file)
+{
+    return (file->n_tokens + (uint64_t)file->n_at) * sizeof(int32_t);
+}
+
 static size_t bytes_of(const struct serve_slot_file *file)
 {
-    return sizeof magic + sizeof *file + file->n_tokens * sizeof(int32_t) + file->packed_bytes;
+    return sizeof magic + sizeof *file + note_bytes(file) + file->packed_bytes;
 }
 
 /* ---- Writing ---- */
@@ -150,7 +156,7 @@ static int write_all(struct writer *w, struct serve_slot_file *file, const int32
 {
     WNW_TRY(gather(w, magic, sizeof magic));
     WNW_TRY(gather(w, file, sizeof *file));
-    WNW_TRY(gather_summed(w, notes, file->n_tokens * sizeof *notes));
+    WNW_TRY(gather_summed(w, notes, note_bytes(file)));
     WNW_TRY(write_state(w, file, state));
     WNW_TRY(flush(w));
     /* Now that it is known what was written. */
@@ -251,8 +257,9 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
 {
     const uint64_t most_entries = (uint64_t)(file->n_sequence > 0 ? file->n_sequence : 0) *
                                   (uint64_t)(form->n_heads > 0 ? form->n_heads : INT32_MAX);
-    if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || bytes_of(file) != size ||
-        file->n_sequence < 0 || (uint64_t)file->n_sequence > file->n_tokens)
+    if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || file->n_sequence < 0 ||
+        (uint64_t)file->n_sequence > file->n_tokens || (file->n_at != 0 && file->n_at != file->n_sequence) ||
+        bytes_of(file) != size)
         return wnw__fail(WNW_E_FORMAT, "%s", damaged);
     if (!serve_is_plain(file->fingerprint, sizeof file->fingerprint) || (file->compressed & ~1) != 0 ||
         (file->compressed && !is_by(file)) || file->entries < 0 || (uint64_t)file->entries > most_entries)
@@ -274,16 +281,43 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
     return WNW_OK;
 }
 
+/* Whether positions rise to that of the last noted token. */
+static bool are_positions(const int32_t *at, int32_t n, int32_t n_noted)
+{
+    for (int32_t k = 0; k < n; k++)
+        if (at[k] < (k > 0 ? at[k - 1] + 1 : 0) || at[k] >= n_noted)
+            return false;
+    return n > 0 && at[n - 1] == n_noted - 1;
+}
+
+/* Whether what is left of n_noted tokens can be one slot of this server. */
+static int check_left(const struct serve_slot_file *file, const int32_t *notes, int32_t n_noted, bool several)
+{
+    if (file->n_at == 0)
+        return file->n_sequence == n_noted
+                   ? WNW_OK
+                   : wnw__fail(WNW_E_FORMAT, "%d tokens are noted, and the keys and values of %d are there",
+                               (int)n_noted, (int)file->n_sequence);
+    return !several && are_positions(notes + file->n_tokens, file->n_at, n_noted)
+               ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT, "its positions are not those of %d of %d tokens", (int)file->n_at,
+                           (int)n_noted);
+}
+
 int serve_slot_file_check(const struct serve_slot_file *file, const int32_t *notes, const uint8_t *state,
                           const struct serve_slot_form *form)
 {
-    int32_t n_tokens;
+    int32_t n_noted;
     bool several;
-    WNW_TRY(serve_slot_notes_check(&n_tokens, &several, notes, file->n_tokens, form));
-    if (n_tokens != file->n_sequence)
-        return wnw__fail(WNW_E_FORMAT, "%d tokens are noted, and the keys and values of %d are there",
-                         (int)n_tokens, (int)file->n_sequence);
-    return serve_slot_state_check(state, file->state_bytes, n_tokens, several, form);
+    if (file->n_at > 0 && form->n_longest == 0)
+        return wnw__fail(WNW_E_FORMAT, "tokens were removed from its middle, and this server makes no room; "
+                                       "start it with --when-full compress");
+    WNW_TRY(serve_slot_notes_check(&n_noted, &several, notes, file->n_tokens, form));
+    WNW_TRY(check_left(file, notes, n_noted, several));
+    if (form->n_most > 0 && file->n_sequence > form->n_most)
+        return wnw__fail(WNW_E_FORMAT, "it has %d tokens, and the server's slots have room for %d",
+                         (int)file->n_sequence, (int)form->n_most);
+    return serve_slot_state_check(state, file->state_bytes, file->n_sequence, several, form);
 }
 
 /* ---- Reading ---- */
@@ -333,13 +367,13 @@ static int read_header(struct serve_slot_file *file, FILE *f)
 static int read_rest(struct serve_slot_read *x, FILE *f)
 {
     XXH3_state_t *sum = NULL;
-    x->notes = malloc((size_t)x->file.n_tokens * sizeof *x->notes + 1);
+    x->notes = malloc(note_bytes(&x->file) + 1);
     x->state = malloc((size_t)x->file.state_bytes + 1);
     int rc = x->notes && x->state ? WNW_OK
                                   : wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
                                               (unsigned long long)x->file.state_bytes);
     rc = rc == WNW_OK ? new_sum(&sum) : rc;
-    rc = rc == WNW_OK ? read_summed(f, sum, x->notes, x->file.n_tokens * sizeof *x->notes) : rc;
+    rc = rc == WNW_OK ? read_summed(f, sum, x->notes, note_bytes(&x->file)) : rc;
     rc = rc == WNW_OK ? read_parts(f, sum, x->state, x->file.state_bytes) : rc;
     if (rc == WNW_OK && sum_of(sum, &x->file) != x->file.sum)
         rc = wnw__fail(WNW_E_FORMAT, "%s", damaged);

@@ -31,6 +31,8 @@ struct serve_slot_file {
     int64_t entries;    /* in all heads */
     int32_t n_sequence; /* tokens whose keys and values are there; n_tokens counts the server's notes, too */
     int32_t compressed;
+    int32_t
+        n_at; /* positions that follow the notes, one for each of n_sequence; 0: nothing was removed (stretch.h) */
     struct serve_slot_by by; /* if it was compressed */
     uint64_t sum; /* XXH3 of all that follows, and of this with a sum of 0 (decision 111); set on writing */
 };
@@ -39,6 +41,11 @@ struct serve_slot_file {
  * in JSON too; and whether a size is one. */
 bool serve_is_plain(const char *text, size_t room);
 bool serve_is_size(const wnw_size *size);
+
+/*
+ * Below, notes has the server's notes [n_tokens], then where room was made the positions [n_at] that the server counts for the tokens
+ * that are left. They rise, and the last is that of the last noted token.
+ */
 
 /* Writes the file, complete or not at all, also where another process writes it at the same time. *bytes is its size. WNW_E_IO,
  * WNW_E_ARG (something else has that name) and WNW_E_NOMEM with a sentence. */
@@ -56,7 +63,7 @@ int serve_slot_file_check(const struct serve_slot_file *file, const int32_t *not
 /* A slot that was read from a file and checked. */
 struct serve_slot_read {
     struct serve_slot_file file;
-    int32_t *notes; /* [file.n_tokens], owned */
+    int32_t *notes; /* [file.n_tokens + file.n_at], owned */
     uint8_t *state; /* [file.state_bytes], owned */
     size_t bytes;   /* of the file */
 };
