@@ -2,6 +2,7 @@
 #include "serve/saved.h"
 
 #include "base/err.h"
+#include "serve/borders.h"
 #include "serve/compress.h"
 #include "serve/parks.h"
 #include "serve/real.h"
@@ -184,7 +185,9 @@ void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, in
     int32_t n_tokens;
     if (replaced && !w->blind && serve_settings()->park_ratio > 0.0)
         serve_compress_parked(w, seq);
-    const int rc = take_slot(&slot, &n_tokens, w, seq, notes, n_notes);
+    int rc = take_slot(&slot, &n_tokens, w, seq, notes, n_notes);
+    if (rc == WNW_OK && !serve_borders_save(&slot, w, seq, n_tokens))
+        rc = wnw__fail(WNW_E_NOMEM, "no memory for the borders of its turns");
     if (rc == WNW_OK && n_tokens > 0) {
         serve_park_give(ticket, &slot);
         return;
@@ -199,10 +202,12 @@ static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *
 {
     int32_t n_known;
     const int32_t *ids = serve_watched_tokens(w, seq, &n_known);
-    bool known = n_known > 0 && n_known >= w->held[seq].n_unknown;
     const int32_t n_removed = serve_watched_removed(w, seq);
+    if (w->blind)
+        n_known = REAL(llama_memory_seq_pos_max)(llama_get_memory(w->ctx), seq) + 1;
+    bool known = n_known > 0 && n_known >= w->held[seq].n_unknown;
     *n = (size_t)(n_known + n_removed);
-    if (n_removed > 0)
+    if (n_removed > 0 || w->blind)
         ids = serve_stretch_said(w, seq, n_known + n_removed);
     known = known && ids;
     for (size_t i = 0; known && i < *n; i++)
@@ -215,7 +220,7 @@ static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *
 
 void serve_saved_park_all(struct serve_watched *w)
 {
-    for (int32_t seq = 0; seq < w->n_slots && !w->blind; seq++) {
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
         struct serve_slot_read slot = {0};
         struct serve_park_about about;
         int32_t *notes;
@@ -224,7 +229,8 @@ void serve_saved_park_all(struct serve_watched *w)
         if (!serve_slots_take_prompt(seq, &about))
             continue;
         notes = copy_tokens(w, seq, &n);
-        if (notes && take_slot(&slot, &n_tokens, w, seq, notes, n) == WNW_OK)
+        if (notes && take_slot(&slot, &n_tokens, w, seq, notes, n) == WNW_OK &&
+            serve_borders_save(&slot, w, seq, n_tokens))
             serve_parks_put(&about, &slot);
         else
             fprintf(stderr, "winnow: slot %d is not parked: %s\n", (int)seq,
@@ -302,7 +308,8 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
         w->held[seq] = (struct serve_held){0};
     }
     w->said[seq].n = 0;
-    const bool good = (w->blind || note_tokens(w, x, seq)) && set_state(w, x, seq);
+    serve_borders_restore(w, seq, x);
+    const bool good = note_tokens(w, x, seq) && set_state(w, x, seq);
     if (good)
         memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
     if (!w->blind) {

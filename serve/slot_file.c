@@ -74,7 +74,7 @@ static uint64_t note_bytes(const struct serve_slot_file *file)
 
 static size_t bytes_of(const struct serve_slot_file *file)
 {
-    return sizeof magic + sizeof *file + note_bytes(file) + file->packed_bytes;
+    return sizeof magic + sizeof *file + note_bytes(file) + file->packed_bytes + file->border_bytes;
 }
 
 /* ---- Writing ---- */
@@ -152,12 +152,13 @@ static int write_state(struct writer *w, struct serve_slot_file *file, const uin
 }
 
 static int write_all(struct writer *w, struct serve_slot_file *file, const int32_t *notes,
-                     const uint8_t *state)
+                     const uint8_t *state, const uint8_t *borders)
 {
     WNW_TRY(gather(w, magic, sizeof magic));
     WNW_TRY(gather(w, file, sizeof *file));
     WNW_TRY(gather_summed(w, notes, note_bytes(file)));
     WNW_TRY(write_state(w, file, state));
+    WNW_TRY(gather_summed(w, borders, file->border_bytes));
     WNW_TRY(flush(w));
     /* Now that it is known what was written. */
     file->sum = sum_of(w->sum, file);
@@ -178,7 +179,7 @@ int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_fil
     w->f.fd = -1;
     int rc = new_sum(&w->sum);
     rc = rc == WNW_OK ? wnw__whole_file_open(&w->f, path) : rc;
-    rc = rc == WNW_OK ? write_all(w, file, notes, state) : rc;
+    rc = rc == WNW_OK ? write_all(w, file, notes, state, NULL) : rc;
     rc = rc == WNW_OK ? wnw__whole_file_commit(&w->f) : rc;
     wnw__whole_file_abort(&w->f);
     XXH3_freeState(w->sum);
@@ -187,8 +188,7 @@ int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_fil
     return rc;
 }
 
-int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_file *file, const int32_t *notes,
-                         const uint8_t *state)
+int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_read *slot)
 {
     struct writer *w = calloc(1, sizeof *w);
     *bytes = NULL;
@@ -197,7 +197,7 @@ int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_file *fil
         return wnw__fail(WNW_E_NOMEM, "no memory to pack a slot");
     w->in_memory = true;
     int rc = new_sum(&w->sum);
-    rc = rc == WNW_OK ? write_all(w, file, notes, state) : rc;
+    rc = rc == WNW_OK ? write_all(w, &slot->file, slot->notes, slot->state, slot->borders) : rc;
     if (rc == WNW_OK) {
         uint8_t *fitting = realloc(w->packed, w->n_packed);
         *bytes = fitting ? fitting : w->packed;
@@ -257,9 +257,9 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
 {
     const uint64_t most_entries = (uint64_t)(file->n_sequence > 0 ? file->n_sequence : 0) *
                                   (uint64_t)(form->n_heads > 0 ? form->n_heads : INT32_MAX);
-    if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || file->n_sequence < 0 ||
-        (uint64_t)file->n_sequence > file->n_tokens || (file->n_at != 0 && file->n_at != file->n_sequence) ||
-        bytes_of(file) != size)
+    if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || file->border_bytes > size ||
+        file->n_sequence < 0 || (uint64_t)file->n_sequence > file->n_tokens ||
+        (file->n_at != 0 && file->n_at != file->n_sequence) || bytes_of(file) != size)
         return wnw__fail(WNW_E_FORMAT, "%s", damaged);
     if (!serve_is_plain(file->fingerprint, sizeof file->fingerprint) || (file->compressed & ~1) != 0 ||
         (file->compressed && !is_by(file)) || file->entries < 0 || (uint64_t)file->entries > most_entries)
@@ -369,12 +369,15 @@ static int read_rest(struct serve_slot_read *x, FILE *f)
     XXH3_state_t *sum = NULL;
     x->notes = malloc(note_bytes(&x->file) + 1);
     x->state = malloc((size_t)x->file.state_bytes + 1);
-    int rc = x->notes && x->state ? WNW_OK
-                                  : wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
-                                              (unsigned long long)x->file.state_bytes);
+    x->borders = malloc((size_t)x->file.border_bytes + 1);
+    int rc = x->notes && x->state && x->borders
+                 ? WNW_OK
+                 : wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
+                             (unsigned long long)x->file.state_bytes);
     rc = rc == WNW_OK ? new_sum(&sum) : rc;
     rc = rc == WNW_OK ? read_summed(f, sum, x->notes, note_bytes(&x->file)) : rc;
     rc = rc == WNW_OK ? read_parts(f, sum, x->state, x->file.state_bytes) : rc;
+    rc = rc == WNW_OK ? read_summed(f, sum, x->borders, x->file.border_bytes) : rc;
     if (rc == WNW_OK && sum_of(sum, &x->file) != x->file.sum)
         rc = wnw__fail(WNW_E_FORMAT, "%s", damaged);
     XXH3_freeState(sum);
@@ -402,7 +405,11 @@ int serve_slot_file_read(struct serve_slot_read *out, const char *path, const st
     *out = (struct serve_slot_read){0};
     /* A pipe in the folder would be waited for. */
     WNW_TRY(wnw__open_stream(&f, &size, "slot", path));
-    return read_all(out, f, size, form);
+    WNW_TRY(read_all(out, f, size, form));
+    if (out->file.border_bytes == 0)
+        return WNW_OK;
+    serve_slot_read_clear(out); /* what libllama makes of them is not checked */
+    return wnw__fail(WNW_E_FORMAT, "it is a parked slot: keep it in the folder of --state");
 }
 
 int serve_slot_file_unpack(struct serve_slot_read *out, const uint8_t *bytes, size_t n,
@@ -420,5 +427,6 @@ void serve_slot_read_clear(struct serve_slot_read *x)
 {
     free(x->notes);
     free(x->state);
+    free(x->borders);
     *x = (struct serve_slot_read){0};
 }

@@ -81,7 +81,7 @@ int32_t serve_stretch_length(const struct serve_watched *w)
 bool serve_stretch_say(struct serve_watched *w, int32_t seq, int32_t at, const int32_t *ids, int32_t n)
 {
     struct serve_said *s = &w->said[seq];
-    if (w->most == 0 || n == 0)
+    if ((w->most == 0 && !w->blind) || n == 0)
         return true;
     if (at > s->n || at + n > s->room) {
         const int32_t room = at + n > s->room / 2 * 3 ? at + n + 256 : s->room / 2 * 3;

@@ -48,6 +48,19 @@ struct serve_break {
     int32_t before[SERVE_BREAK], was[SERVE_BREAK]; /* tokens in front of `at`, and from it on */
 };
 
+/* States to which a slot can be gone back (borders.h), by their number of tokens. */
+enum { SERVE_BORDERS = 8 };
+struct serve_borders {
+    const void *tokens; /* the server's, of the slot; NULL: not known yet */
+    bool restored;      /* the server has none of them */
+    int32_t n;
+    struct serve_border {
+        int32_t n_tokens;
+        size_t bytes;
+        uint8_t *state; /* owned */
+    } of[SERVE_BORDERS];
+};
+
 struct serve_watched {
     struct llama_context *ctx; /* NULL: none yet */
     wnw_bridge *cache;
@@ -77,6 +90,9 @@ struct serve_watched {
     struct serve_said {
         int32_t *token, n, room;
     } said[SERVE_MAX_SLOTS]; /* all tokens of the conversations, where room may be made (stretch.h); owned */
+    struct serve_borders borders[SERVE_MAX_SLOTS];
+    const void *compared; /* tokens that the server compared last, until it is known whose they are */
+    int32_t goes_back_seq, goes_back_to; /* the border to which the server was told to go back, 0: none */
     bool dead_cells_unknown;   /* cells of a state from a file are dead, and nobody has learnt which */
     int32_t n_purges;          /* times that room was asked for, since some was made */
     bool *marked;              /* [n_cells] scratch */

@@ -372,7 +372,7 @@ def cache(n_tokens, n_cells, rows, extra=b"", turned=False):
 
 def slot(kind, notes, n_tokens, state, recipe=b"keydiff", at=()):
     parts = struct.pack("<QQ", len(state), 0) + state if state else b""
-    head = struct.pack("<QQ24sQQQqiii4x512siiqdQi4x", 7, 8, b"", len(notes), len(state), len(parts), n_tokens, n_tokens, 1, len(at), recipe, 1, 0, 5, 0.0, 0, min(1, n_tokens))
+    head = struct.pack("<QQ24sQQQQqiii4x512siiqdQi4x", 7, 8, b"", len(notes), len(state), len(parts), 0, n_tokens, n_tokens, 1, len(at), recipe, 1, 0, 5, 0.0, 0, min(1, n_tokens))
     # The target sets the checksum.
     return bytes([kind | 1]) + b"winnow slot 5\n\0\0" + head + bytes(8) + struct.pack(f"<{len(notes) + len(at)}i", *notes, *at) + parts
 

@@ -566,6 +566,43 @@ static void test_removed(void **state)
     unlink(path);
 }
 
+/* Parked slots have states that libllama alone understands: they are read from memory and never from a file that somebody names. */
+static void test_borders(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/winnow-slot-XXXXXX";
+    const struct serve_slot_form form = form_of(&good);
+    static uint8_t borders[] = "two states";
+    struct serve_slot_read slot = {0}, read;
+    struct slot x;
+    uint8_t *bytes;
+    size_t n;
+    slot_new(&x);
+    slot.file = x.file;
+    slot.file.border_bytes = sizeof borders;
+    slot.notes = x.notes;
+    slot.state = x.state->bytes;
+    slot.borders = borders;
+    assert_int_equal(serve_slot_file_pack(&bytes, &n, &slot), WNW_OK);
+    assert_int_equal(serve_slot_file_unpack(&read, bytes, n, &form), WNW_OK);
+    assert_int_equal(read.file.border_bytes, sizeof borders);
+    assert_memory_equal(read.borders, borders, sizeof borders);
+    serve_slot_read_clear(&read);
+    test_file_new(path);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    assert_false(takes(path, &form));
+    assert_non_null(strstr(wnw_last_error(), "--state"));
+    bytes[n - 3] ^= 1;
+    assert_int_equal(serve_slot_file_unpack(&read, bytes, n, &form), WNW_E_FORMAT);
+    assert_int_equal(serve_slot_file_unpack(&read, bytes, n - 1, &form), WNW_E_FORMAT);
+    free(bytes);
+    free(x.state);
+    unlink(path);
+}
+
 static void test_files_of_models(void **state)
 {
     (void)state;
@@ -663,6 +700,7 @@ int main(void)
         cmocka_unit_test(test_files),           cmocka_unit_test(test_headers),
         cmocka_unit_test(test_files_of_models), cmocka_unit_test(test_names),
         cmocka_unit_test(test_several_writers), cmocka_unit_test(test_removed),
+        cmocka_unit_test(test_borders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
