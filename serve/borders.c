@@ -24,7 +24,7 @@ static void drop(struct serve_borders *b, int32_t i)
     memmove(b->of + i, b->of + i + 1, (size_t)(b->n - i) * sizeof *b->of);
 }
 
-/* The border that is missed least: conversations go back to recent turns more often, so older borders may lie further apart. */
+/* The border that is missed least: conversations go back to recent turns more often, so older borders may have more tokens between them. */
 static int32_t least_missed(const struct serve_borders *b)
 {
     const int64_t end = b->of[b->n - 1].n_tokens;
@@ -160,8 +160,8 @@ int32_t serve_borders_first(const struct serve_watched *w, int32_t seq)
     return pos > SPARE ? pos - SPARE : 0;
 }
 
-/* The slot whose tokens these are. One that was restored, and whose tokens nobody has compared since the server started, is the only one
- * that can have some in common with a prompt and is not known. */
+/* The slot whose tokens these are. The tokens of a slot that was restored may not have been compared since the server started. If there is one such
+ * slot, it is that. */
 static int32_t slot_of(const struct serve_watched *w, const void *tokens)
 {
     int32_t unknown = -1, n_unknown = 0;

@@ -25,7 +25,7 @@ void serve_borders_restore(struct serve_watched *w, int32_t seq, const struct se
 /* The first position of a slot. In layers with a sliding window the server wants two tokens more than the next token sees. libllama's state of
  * a sequence does not have them, so a restored slot would be read again. */
 int32_t serve_borders_first(const struct serve_watched *w, int32_t seq);
-/* The server compares the tokens of a slot with a prompt, of which they have n in common. Returns how many of them it may go on from. */
+/* The server compares the tokens of a slot with a prompt, and finds that n are the same. Returns after how many of them it may go on. */
 size_t serve_borders_common(struct serve_watched *w, const void *tokens, size_t n);
 /* The server asks for a slot's first position, or cuts it: now it is known whose tokens it compared. Whether it goes back to a border. */
 bool serve_borders_goes_back(struct serve_watched *w, int32_t seq);

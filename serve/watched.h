@@ -52,7 +52,7 @@ struct serve_break {
 enum { SERVE_BORDERS = 8 };
 struct serve_borders {
     const void *tokens; /* the server's, of the slot; NULL: not known yet */
-    bool restored;      /* the server has none of them */
+    bool restored;      /* the server has no borders of it */
     int32_t n;
     struct serve_border {
         int32_t n_tokens;

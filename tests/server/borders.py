@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Going back in parked conversations of models whose state cannot be cut: borders.py WINNOW
 
-Recurrent layers and layers with sliding windows have a state of the newest token alone. A prompt that shares a part of a parked one is read
-from the last border of its turns on, also after a restart, with the answer of a prompt that is read as a whole.
+Recurrent layers and layers with sliding windows have a state of the newest token alone. Some prompts share only a part of a parked one. They
+are read from its last border of turns on, also after a restart. The answer is that of a prompt that is read as a whole.
 """
 import sys
 import tempfile
