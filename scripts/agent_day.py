@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Replays an agent's day on llama.cpp's server with and without winnow, in one run:
+"""Replays an agent's day on servers with and without winnow.
 
-    scripts/agent_day.py -m MODEL.gguf [--what day|turns] [--conversations 5] [--turns 4] [--tokens 800] [--grow 150] [--slots 2] [--park 48] [--answer 16] [--csv FILE]
+    scripts/agent_day.py -m MODEL.gguf [--what day|turns] [--park 48]
 
-`day`: conversations with tools grow in turn. After each turn a sub-agent with a header of its own asks one question. Half of the day later the servers are
-restarted. `turns`: conversations of equal length in turn, without sub-agents and without a restart. All servers get the same requests, each in its
-turn. Conversations go on with answers that the script has, so that the prompts are the same for all.
+In a day, conversations with tools grow in turn. After each turn a sub-agent with a header of its own asks one question. Half of the day later the servers are
+restarted. With `--what turns`, conversations of equal length grow in turn, without sub-agents and without a restart. All servers get the same requests, each
+in its turn. Conversations go on with answers that the script has, so that the prompts are the same for all.
 
 The servers:
 
-    plain    llama.cpp's own, with --cache-ram PARK
-    never    winnow that keeps everything and never parks
-    parks    winnow that keeps everything, with --park PARK and a folder
-    kept     winnow that keeps a part (--keep), with the same --park and a folder
+    plain    llama.cpp's own, with --cache-ram PARK.
+    never    winnow that keeps everything and never parks.
+    parks    winnow that keeps everything, with --park PARK and a folder.
+    kept     winnow that keeps a part (--keep), with the same --park and a folder.
 
 It prints for each server the tokens that were read and the tokens that were there. It also prints seconds in all, seconds to the first token (median and
 95th percentile), and MiB of the process's own memory at most. The last column is the share of answers that are those of `never`.
