@@ -12,9 +12,9 @@
 enum { LEAST_KEPT = 32 };
 
 /* The size of what comes after the header, which no policy sees. A budget is of both, but not of a document. */
-static wnw_size size_of_rest(const struct serve_want *want, int32_t n_header, int32_t n_shared)
+static wnw_size size_of_rest(const struct serve_keep_rule *keep_rule, int32_t n_header, int32_t n_shared)
 {
-    wnw_size size = want->size;
+    wnw_size size = keep_rule->size;
     const int64_t rest = size.budget - (n_header - n_shared);
     if (size.kind == WNW_SIZE_BUDGET)
         size.budget = rest > LEAST_KEPT ? rest : LEAST_KEPT;
@@ -73,8 +73,8 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
                               .sample = w->sample[seq]};
     int rc = wnw_bridge_compress_cells(w->cache, &of);
     if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, part) &&
-        strcmp(rule->want.recipe, SERVE_FALLBACK) != 0) {
-        tell_fallback(w, rule->want.recipe, rc);
+        strcmp(rule->keep_rule.recipe, SERVE_FALLBACK) != 0) {
+        tell_fallback(w, rule->keep_rule.recipe, rc);
         serve_slots_count_fallback();
         of.policy = w->fallback;
         rc = wnw_bridge_compress_cells(w->cache, &of);
@@ -96,9 +96,9 @@ static bool keeps_previous(const struct serve_watched *w, int32_t seq, const str
                            const struct serve_rule *rule)
 {
     const int64_t held = (w->held[seq].entries + w->row_entries - 1) / w->row_entries;
-    return rule->want.keeps_quality &&
+    return rule->keep_rule.keeps_quality &&
            (rest->size.kind == WNW_SIZE_NONE ||
-            (rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget));
+            (rest->size.kind == WNW_SIZE_BUDGET && held <= rule->keep_rule.size.budget));
 }
 
 /* A policy that looks with every query has only those of the last prompt. They would drop too much of earlier turns. So the policy
@@ -140,20 +140,20 @@ static int compress_new(struct serve_watched *w, int32_t seq, const struct part 
 static int compress_by(struct serve_watched *w, int32_t seq, const struct part *rest,
                        const struct serve_rule *rule)
 {
-    if (!sizes_itself(rule, rest) && strcmp(rule->want.recipe, w->cannot) == 0) {
+    if (!sizes_itself(rule, rest) && strcmp(rule->keep_rule.recipe, w->cannot) == 0) {
         serve_slots_count_fallback();
         return compress_part(w, seq, rest, NULL);
     }
-    if (serve_looks_with_all(&rule->want))
+    if (serve_looks_with_all(&rule->keep_rule))
         return compress_last(w, seq, rest, rule);
     return compress_new(w, seq, rest, rule);
 }
 
 /* Notes by what a slot was compressed. */
-static void note(struct serve_held *s, const struct serve_want *want, const char *taken)
+static void note(struct serve_held *s, const struct serve_keep_rule *keep_rule, const char *taken)
 {
-    s->by = *want;
-    if (serve_is_automatic(want))
+    s->by = *keep_rule;
+    if (serve_is_automatic(keep_rule))
         snprintf(s->by.taken, sizeof s->by.taken, "%s", taken);
 }
 
@@ -161,16 +161,16 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
 {
     struct serve_held *s = &w->held[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const struct serve_want *want = &w->rule[seq].want;
+    const struct serve_keep_rule *keep_rule = &w->rule[seq].keep_rule;
     const int32_t n_shared = serve_document_cells_shared(w, seq), n_header = serve_compress_header(w, seq);
-    if (s->n_unknown > 0 || serve_keeps_all(want) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
+    if (s->n_unknown > 0 || serve_keeps_all(keep_rule) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
         return true;
     const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,
                               .from = n_header,
                               .to = q->n,
-                              .size = size_of_rest(want, n_header, n_shared)};
+                              .size = size_of_rest(keep_rule, n_header, n_shared)};
     struct serve_rule chosen = {0};
-    int rc = serve_is_automatic(want)
+    int rc = serve_is_automatic(keep_rule)
                  ? serve_choose_rule(&chosen, w, seq, q->n - n_shared, w->sample[seq] != NULL)
                  : WNW_OK;
     const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
@@ -181,7 +181,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
     } else {
         s->compressed = true;
         s->n_done = q->n;
-        note(s, want, rule->want.recipe);
+        note(s, keep_rule, rule->keep_rule.recipe);
         count_all_entries(w);
         serve_watched_report(w, seq);
     }
@@ -198,7 +198,7 @@ bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, i
     if (compress_part(w, seq, &middle, NULL) != WNW_OK)
         return false;
     if (!s->compressed) { /* who goes on with it asked for something to be dropped */
-        s->by = w->rule[seq].want;
+        s->by = w->rule[seq].keep_rule;
         snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
     }
     s->compressed = true;
@@ -223,7 +223,7 @@ void serve_compress_parked(struct serve_watched *w, int32_t seq)
     /* Who goes on with it asked for more, and takes it. */
     s->compressed = true;
     s->n_done = q->n;
-    s->by = w->rule[seq].want;
+    s->by = w->rule[seq].keep_rule;
     snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
     serve_watched_count(w, seq);
     serve_watched_report(w, seq);

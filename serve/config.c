@@ -161,9 +161,9 @@ static int tell_fed_row(const char *recipe, const wnw_policy_choice *row, void *
 void serve_tell_fed(void)
 {
     wnw_policy_facts facts;
-    const struct serve_want *want = &serve_settings()->want;
-    const wnw_automatic of = serve_automatic_of(&facts, want, true);
-    if (serve_is_automatic(want))
+    const struct serve_keep_rule *keep_rule = &serve_settings()->keep_rule;
+    const wnw_automatic of = serve_automatic_of(&facts, keep_rule, true);
+    if (serve_is_automatic(keep_rule))
         (void)wnw_automatic_each(&of, tell_fed_row, NULL);
 }
 
@@ -171,18 +171,18 @@ void serve_tell_fed(void)
 static void take_recipe(struct serve_config *config, const char *recipe)
 {
     wnw_policy *policy = NULL;
-    int rc = serve_want_set(&config->want, recipe, &policy);
+    int rc = serve_keep_rule_set(&config->keep_rule, recipe, &policy);
     rc = rc == WNW_OK && policy ? serve_check_policy(policy) : rc;
-    rc = rc == WNW_OK ? serve_automatic_settle(&config->want) : rc;
+    rc = rc == WNW_OK ? serve_automatic_settle(&config->keep_rule) : rc;
     if (rc != WNW_OK)
         refuse_status(rc);
     wnw_policy_free(policy);
     wnw_policy_facts facts;
-    const wnw_automatic of = serve_automatic_of(&facts, &config->want, false);
-    if (!serve_is_automatic(&config->want))
+    const wnw_automatic of = serve_automatic_of(&facts, &config->keep_rule, false);
+    if (!serve_is_automatic(&config->keep_rule))
         return;
     (void)wnw_automatic_each(&of, tell_row, NULL);
-    if (!serve_asks_quality(&config->want) && !(config->facts.profiles & 1u << WNW_PROFILE_SHARES))
+    if (!serve_asks_quality(&config->keep_rule) && !(config->facts.profiles & 1u << WNW_PROFILE_SHARES))
         fputs("winnow: auto: this model has no profile of shares, without which more answers are lost: "
               "`winnow calibrate shares` makes one, in minutes for small models\n",
               stderr);
@@ -196,7 +196,7 @@ static void read_documents(const struct serve_config *config, const char *lines)
     bool reads = false; /* what is stored was compressed already */
     for (int32_t d = 0; d < serve_documents_n(); d++)
         reads = reads || !serve_document_is_stored(d);
-    if (reads && serve_looks_at_question(&config->want))
+    if (reads && serve_looks_at_question(&config->keep_rule))
         serve_refuse_input("the policy looks at the end of a prompt, where a document's questions are not: "
                            "documents need another one, as keydiff");
 }
@@ -228,7 +228,7 @@ static const char *names_of(const char *variable)
 static void read_when_full(struct serve_config *config)
 {
     const char *text = text_of("WINNOW_SERVE_WHEN_FULL");
-    config->makes_room = *text ? strcmp(text, "compress") == 0 : !serve_keeps_all(&config->want);
+    config->makes_room = *text ? strcmp(text, "compress") == 0 : !serve_keeps_all(&config->keep_rule);
     if (*text && !config->makes_room && strcmp(text, "refuse") != 0)
         refuse_value("WINNOW_SERVE_WHEN_FULL", "compress or refuse");
     config->makes_room = config->makes_room && WNW_SERVE_ROUTES;
@@ -241,7 +241,7 @@ static void read_environment(struct serve_config *config)
         recipe = "full";
     if (strlen(recipe) >= SERVE_RECIPE)
         serve_refuse_input("the policy's recipe is too long");
-    read_size(&config->want.size);
+    read_size(&config->keep_rule.size);
     config->saves = getenv("WINNOW_SERVE_SAVES");
     config->cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
                                      "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "

@@ -23,24 +23,24 @@ static bool reads_prompt(const struct serve_watched *w, int32_t seq, const struc
 }
 
 /* Switches a slot to another recipe. */
-static void follow(struct serve_watched *w, int32_t seq, const struct serve_want *want)
+static void follow(struct serve_watched *w, int32_t seq, const struct serve_keep_rule *keep_rule)
 {
     struct serve_rule *rule = &w->rule[seq];
     wnw_policy_free(rule->policy);
     rule->policy = NULL;
-    if (!serve_keeps_all(want) && !serve_is_automatic(want) &&
-        wnw_policy_parse(&rule->policy, want->recipe, NULL) != WNW_OK)
+    if (!serve_keeps_all(keep_rule) && !serve_is_automatic(keep_rule) &&
+        wnw_policy_parse(&rule->policy, keep_rule->recipe, NULL) != WNW_OK)
         fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
 }
 
 /* Begins what is new. Requests that ask for what the one before them asked for parse nothing here. */
-static void begin(struct serve_watched *w, int32_t seq, const struct serve_want *want)
+static void begin(struct serve_watched *w, int32_t seq, const struct serve_keep_rule *keep_rule)
 {
     struct serve_rule *rule = &w->rule[seq];
-    if (!serve_same_recipe(&rule->want, want))
-        follow(w, seq, want);
-    rule->want = *want;
-    rule->asks = serve_looks_with_queries(want) && strcmp(want->recipe, w->cannot) != 0;
+    if (!serve_same_recipe(&rule->keep_rule, keep_rule))
+        follow(w, seq, keep_rule);
+    rule->keep_rule = *keep_rule;
+    rule->asks = serve_looks_with_queries(keep_rule) && strcmp(keep_rule->recipe, w->cannot) != 0;
 }
 
 /* Whether rows are of no request and of a prompt that ends before it could be compressed, as those by which the server warms up:
@@ -66,11 +66,11 @@ static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
 
 bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
 {
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         const struct serve_rows r = serve_batch_rows_of(b, seq);
-        if (r.n > 0 && !is_warmup(w, seq, &r) && serve_slots_want(seq, &want))
-            begin(w, seq, &want);
+        if (r.n > 0 && !is_warmup(w, seq, &r) && serve_slots_keep_rule(seq, &keep_rule))
+            begin(w, seq, &keep_rule);
         w->rule[seq].notes = w->rule[seq].asks && reads_prompt(w, seq, &r);
         w->held[seq].unnoted = w->held[seq].unnoted && w->sequences.of[seq].n > 0;
     }

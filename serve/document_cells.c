@@ -88,7 +88,7 @@ void serve_document_cells_keep(struct serve_watched *w, int32_t seq, int32_t d)
         serve_refuse("no memory for the cells of a document");
     w->held[to] = w->held[seq];
     if (!w->held[to].compressed)
-        w->held[to].by = w->rule[seq].want;
+        w->held[to].by = w->rule[seq].keep_rule;
     w->held[seq].behind = d + 1;
     w->held[seq].compressed = false; /* nothing of its own is */
     serve_watched_report(w, to);
@@ -175,7 +175,7 @@ static const char *fill_document(struct serve_watched *w, int32_t d)
     for (int32_t i = 0; i < n; i++)
         if (!serve_sequences_add(&w->sequences, to, i, first + i, -1))
             return "out of memory";
-    const struct serve_want by = serve_document_stored_by(d);
+    const struct serve_keep_rule by = serve_document_stored_by(d);
     w->held[to] = (struct serve_held){.compressed = !serve_keeps_all(&by), .by = by};
     serve_document_close(d);
     serve_watched_count(w, to);

@@ -154,7 +154,7 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
 {
     auto refused = take_chat(r);
     if (!refused && r.chat)
-        r.ask.want.n_protected = header_of(req, r);
+        r.ask.keep_rule.n_protected = header_of(req, r);
     if (!refused && r.ask.behind > 0 && !serve_request_put_document(&r))
         return refuse(400, "winnow.document: the request has no message to put it into", "winnow.document");
     if (!refused && r.ask.behind > 0)
@@ -190,7 +190,7 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     const int32_t same = common_prefix(prompt, document);
     document.id.release();
     r.ask.n_prompt = prompt.n - same;
-    r.ask.want.n_protected = document.n + std::max(0, r.ask.want.n_protected - n_header);
+    r.ask.keep_rule.n_protected = document.n + std::max(0, r.ask.keep_rule.n_protected - n_header);
     return same + SERVE_DOCUMENT_OVERLAP >= document.n;
 }
 
@@ -215,7 +215,8 @@ server_http_res_ptr look_at_length(const server_http_req &req, serve_request &r)
 {
     const char *why;
     const int32_t most = serve_slots_most(&why);
-    const bool keeps_all = serve_keeps_all(&r.ask.want), has_space = r.ask.want.n_protected <= most / 4;
+    const bool keeps_all = serve_keeps_all(&r.ask.keep_rule),
+               has_space = r.ask.keep_rule.n_protected <= most / 4;
     if (r.full == SERVE_FULL_COMPRESS && (most == 0 || keeps_all || !has_space)) {
         const std::string said =
             std::string("winnow.full: no room can be made: ") +
@@ -345,7 +346,7 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
         return refuse(status, why, param);
     if (auto refused = take_adapters(req, p.r))
         return refused;
-    if (p.r.ask.want.adapters == 0)
+    if (p.r.ask.keep_rule.adapters == 0)
         return uncounted(route, -1, req);
     const c_text body(serve_request_body(&p.r));
     if (!body)

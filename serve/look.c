@@ -138,14 +138,16 @@ static const llama_token *ids_in(const llama_token *notes, size_t n_notes, int32
 static const char *policy_of(const struct serve_watched *w, const struct serve_held *s)
 {
     const struct serve_held *d = s->behind > 0 ? &w->held[w->n_slots + s->behind - 1] : NULL;
-    return s->compressed ? serve_want_taken(&s->by) : d && d->compressed ? serve_want_taken(&d->by) : "full";
+    return s->compressed        ? serve_keep_rule_taken(&s->by)
+           : d && d->compressed ? serve_keep_rule_taken(&d->by)
+                                : "full";
 }
 
 /* Number of the chat template's first tokens; 0: not known. The template's tokens between later turns are not marked. */
 static int32_t header_of(const struct serve_watched *w, int32_t document, int32_t seq)
 {
     const int32_t d = document >= 0 ? document : w->held[seq].behind - 1;
-    return d >= 0 ? serve_document_n_header(d) : w->rule[seq].want.n_protected;
+    return d >= 0 ? serve_document_n_header(d) : w->rule[seq].keep_rule.n_protected;
 }
 
 json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot, const int32_t *notes,

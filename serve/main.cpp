@@ -21,7 +21,7 @@
 //     reader.cpp    reads documents at start
 //     start.cpp     what ends the server before it answers
 //
-//     for both: config.c (what `winnow serve` set), want.c (a recipe and a size), slots*.c (who has which slot, and what is in it),
+//     for both: config.c (what `winnow serve` set), keep_rule.c (a recipe and a size), slots*.c (who has which slot, and what is in it),
 //     restores.c (what was read of a slot's file, from who has read it to who puts it there),
 //     documents.c and document_file.c (the server's own documents), inspect.c (from who wants to see a slot to who can, and back)
 #include <csignal>

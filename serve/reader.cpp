@@ -122,10 +122,10 @@ bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
 {
     char why[SERVE_TEXT] = "";
     serve_ask asked{};
-    asked.want = serve_settings()->want;
+    asked.keep_rule = serve_settings()->keep_rule;
     if (serve_document_is_stored(d)) // nothing is read, and what was stored is taken as it is
-        serve_want_set(&asked.want, "full", nullptr);
-    asked.want.n_protected = serve_document_n_header(d);
+        serve_keep_rule_set(&asked.keep_rule, "full", nullptr);
+    asked.keep_rule.n_protected = serve_document_n_header(d);
     asked.reuse = SERVE_REUSE_NEVER;
     asked.key = "";
     asked.slot = -1;

@@ -54,7 +54,7 @@ static int set(struct serve_request *r, const json_t *has, char *why, const char
         good = json_object_set_new(r->body, "cache_prompt", json_false()) == 0;
     json_decref(of_server);
     json_decref(own);
-    r->ask.want.adapters = mark;
+    r->ask.keep_rule.adapters = mark;
     if (!good) {
         snprintf(why, SERVE_TEXT, "out of memory");
         return 500;

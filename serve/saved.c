@@ -95,7 +95,7 @@ void serve_saved_open(const struct serve_watched *w)
 /* ---- Writing ---- */
 
 /* By what a slot's entries were compressed: its own, or those of the document before them; NULL: they are all there. */
-static const struct serve_want *by_of(const struct serve_watched *w, int32_t seq)
+static const struct serve_keep_rule *by_of(const struct serve_watched *w, int32_t seq)
 {
     const struct serve_held *s = &w->held[seq];
     return s->compressed ? &s->by : s->behind > 0 ? &w->held[w->n_slots + s->behind - 1].by : NULL;
@@ -104,7 +104,7 @@ static const struct serve_want *by_of(const struct serve_watched *w, int32_t seq
 static void describe(struct serve_slot_file *file, const struct serve_watched *w, int32_t seq)
 {
     const struct serve_held *s = &w->held[seq];
-    const struct serve_want *by = by_of(w, seq);
+    const struct serve_keep_rule *by = by_of(w, seq);
     file->entries = s->entries;
     file->n_sequence = w->sequences.of[seq].n + s->n_unknown;
     file->compressed = by != NULL;
@@ -253,8 +253,8 @@ static struct serve_held held_of(const struct serve_slot_file *file)
                               .compressed = file->compressed != 0};
     if (!held.compressed)
         return held;
-    (void)serve_want_set(&held.by, file->by.recipe,
-                         NULL); /* of another version it may not be a recipe here */
+    (void)serve_keep_rule_set(&held.by, file->by.recipe,
+                              NULL); /* of another version it may not be a recipe here */
     held.by.size = file->by.size;
     held.by.n_protected = file->by.n_protected;
     return held;

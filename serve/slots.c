@@ -54,7 +54,7 @@ void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_re
     all->by_request = by_request;
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         free(all->slot[i].key);
-        all->slot[i] = (struct serve_slot){.fresh = true, .want = serve_settings()->want};
+        all->slot[i] = (struct serve_slot){.fresh = true, .keep_rule = serve_settings()->keep_rule};
     }
     serve_slots_unlock();
 }
@@ -160,7 +160,7 @@ static int32_t own_tokens(const struct serve_slot *s)
 {
     int32_t n_document = 0;
     int64_t entries;
-    struct serve_want by;
+    struct serve_keep_rule by;
     if (s->behind > 0)
         (void)serve_document_look(s->behind - 1, &n_document, &entries, &by);
     return s->n_tokens > n_document ? s->n_tokens - n_document : 0;
@@ -177,25 +177,25 @@ bool serve_slots_has_room(int32_t slot, int32_t n)
 const char *serve_policy_of_all(bool by_request)
 {
     const struct serve_config *c = serve_settings();
-    return serve_is_automatic(&c->want) && !by_request ? SERVE_FALLBACK : c->want.recipe;
+    return serve_is_automatic(&c->keep_rule) && !by_request ? SERVE_FALLBACK : c->keep_rule.recipe;
 }
 
 /* ---- The decoding thread ---- */
 
-bool serve_slots_want(int32_t slot, struct serve_want *want)
+bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule)
 {
     struct serve_slots *all = serve_slots_lock();
     struct serve_slot *s = &all->slot[slot];
-    const struct serve_want *own = &serve_settings()->want;
+    const struct serve_keep_rule *own = &serve_settings()->keep_rule;
     /* Needs are more where nobody knows how long the prompt is. */
-    if (!s->claimed && (!serve_same_want(&s->want, own) || s->want.n_protected != own->n_protected ||
-                        s->want.needs != own->needs)) {
-        s->want = *own;
+    if (!s->claimed && (!serve_same_keep_rule(&s->keep_rule, own) ||
+                        s->keep_rule.n_protected != own->n_protected || s->keep_rule.needs != own->needs)) {
+        s->keep_rule = *own;
         s->fresh = true;
     }
     const bool fresh = s->fresh;
     if (fresh)
-        *want = s->want;
+        *keep_rule = s->keep_rule;
     s->fresh = false;
     serve_slots_unlock();
     return fresh;

@@ -59,7 +59,7 @@ enum serve_reuse {
 };
 
 struct serve_ask {
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     enum serve_reuse reuse;
     const char *key; /* the prompt, as far as slots are compared by it */
     size_t key_len;
@@ -99,7 +99,7 @@ struct serve_claim {
 struct serve_prefix {
     const char *key; /* NULL: not known */
     size_t key_len;
-    const struct serve_want *want, *compressed_by; /* compressed_by NULL: it is whole */
+    const struct serve_keep_rule *keep_rule, *compressed_by; /* compressed_by NULL: it is whole */
     bool unnoted;
     int32_t behind;
 };
@@ -130,8 +130,8 @@ void serve_slots_forget_prompt(int32_t slot);
 
 /* ---- The decoding thread ---- */
 
-/* Whether what holds for a slot is another want than at the last call, which is copied to *want then. The first call says so. */
-bool serve_slots_want(int32_t slot, struct serve_want *want);
+/* Whether the rule of a slot differs from that at the last call, or this is the first call. The rule is then copied to *keep_rule. */
+bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule);
 /* 1 + the document that the slot's request reads, 0 = none. */
 int32_t serve_slots_stores(int32_t slot);
 /* What is in a slot now. */
@@ -142,7 +142,7 @@ struct serve_content {
     bool reading;    /* a part of a prompt */
     bool unnoted;    /* what some rules look back at was not noted, or has been dropped */
     int32_t n_removed; /* tokens of the conversation that are there no more (stretch.h) */
-    const struct serve_want *compressed_by; /* NULL: nothing was dropped */
+    const struct serve_keep_rule *compressed_by; /* NULL: nothing was dropped */
 };
 void serve_slots_report(int32_t slot, const struct serve_content *held);
 /* For any thread: whether a slot holds a part of a prompt. */

@@ -9,9 +9,9 @@
 /* What is observed while a request is read: for the server's own rule, for requests that have slots, and for itself. */
 static uint32_t needs_beside(const struct serve_slots *all)
 {
-    uint32_t needs = serve_settings()->want.needs;
+    uint32_t needs = serve_settings()->keep_rule.needs;
     for (int32_t i = 0; i < all->n_slots; i++)
-        needs |= all->slot[i].claimed ? all->slot[i].want.needs : 0;
+        needs |= all->slot[i].claimed ? all->slot[i].keep_rule.needs : 0;
     return needs;
 }
 
@@ -27,15 +27,15 @@ static uint64_t peak_of_others(const struct serve_slots *all, uint32_t before, u
     uint64_t n = 0;
     for (int32_t i = 0; i < all->n_slots; i++) {
         const struct serve_slot *s = &all->slot[i];
-        n += s->claimed && serve_looks_with_all(&s->want) ? (uint64_t)s->n_prompt : 0;
+        n += s->claimed && serve_looks_with_all(&s->keep_rule) ? (uint64_t)s->n_prompt : 0;
     }
     return n * (query_bytes(all, after) - query_bytes(all, before));
 }
 
 uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask)
 {
-    const uint32_t before = needs_beside(all), after = before | ask->want.needs;
-    const uint64_t queries = serve_looks_with_all(&ask->want) ? query_bytes(all, after) : 0;
+    const uint32_t before = needs_beside(all), after = before | ask->keep_rule.needs;
+    const uint64_t queries = serve_looks_with_all(&ask->keep_rule) ? query_bytes(all, after) : 0;
     return (uint64_t)ask->n_prompt * queries + peak_of_others(all, before, after) +
            (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all->row_bytes;
 }
@@ -94,7 +94,7 @@ static uint64_t held_by(const struct serve_slots *all, const struct serve_slot *
 {
     int32_t n_tokens;
     int64_t entries = 0;
-    struct serve_want by;
+    struct serve_keep_rule by;
     if (s->behind > 0)
         (void)serve_document_look(s->behind - 1, &n_tokens, &entries, &by);
     return all->row_entries > 0 && s->entries > entries

@@ -98,7 +98,7 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 {
     return serve_may_reuse(&(struct serve_prefix){.key = s->key,
                                                   .key_len = s->key_len,
-                                                  .want = &s->want,
+                                                  .keep_rule = &s->keep_rule,
                                                   .compressed_by = s->compressed ? &s->compressed_by : NULL,
                                                   .unnoted = s->unnoted,
                                                   .behind = s->behind},
@@ -125,8 +125,8 @@ static void take_about(struct serve_park_about *about, struct serve_slot *s)
     *about = (struct serve_park_about){.owner = s->owner,
                                        .key = s->key,
                                        .key_len = s->key_len,
-                                       .want = s->want,
-                                       .by = s->compressed ? s->compressed_by : s->want,
+                                       .keep_rule = s->keep_rule,
+                                       .by = s->compressed ? s->compressed_by : s->keep_rule,
                                        .compressed = s->compressed,
                                        .n_tokens = s->n_tokens};
     s->key = NULL;
@@ -214,7 +214,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->owner = ask->owner;
     s->refuses = ask->refuses;
     s->parked = s->no_reuse = false;
-    s->want = ask->want;
+    s->keep_rule = ask->keep_rule;
 }
 
 /* Bytes of a prompt that a slot's own begins with, if it may be used. */

@@ -357,13 +357,13 @@ static int observe_row(const char *recipe, const wnw_policy_choice *row, void *u
     return wnw_bridge_observe(user, recipe);
 }
 
-static int observe(const struct serve_watched *w, const struct serve_want *want)
+static int observe(const struct serve_watched *w, const struct serve_keep_rule *keep_rule)
 {
-    if (serve_keeps_all(want))
+    if (serve_keeps_all(keep_rule))
         return WNW_OK;
-    if (!serve_is_automatic(want))
-        return wnw_bridge_observe(w->cache, want->recipe);
-    return serve_automatic_each(want, w->feeds, observe_row, w->cache);
+    if (!serve_is_automatic(keep_rule))
+        return wnw_bridge_observe(w->cache, keep_rule->recipe);
+    return serve_automatic_each(keep_rule, w->feeds, observe_row, w->cache);
 }
 
 /* What parking compresses whole slots by (--park-ratio), and what makes room. */
@@ -384,7 +384,7 @@ static bool holds(const struct serve_watched *w, int32_t seq)
 static bool asks(const struct serve_watched *w, int32_t seq)
 {
     return serve_slots_is_claimed(seq) ||
-           (holds(w, seq) && !w->held[seq].unnoted && serve_same_recipe(&w->rule[seq].want, &w->least));
+           (holds(w, seq) && !w->held[seq].unnoted && serve_same_recipe(&w->rule[seq].keep_rule, &w->least));
 }
 
 /* Records that no request will continue from what slots hold under rules that nobody asks for any more. */
@@ -402,7 +402,7 @@ void serve_watched_observe(struct serve_watched *w)
     uint32_t needs = w->least.needs;
     bool reading = false;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
-        needs |= asks(w, seq) ? w->rule[seq].want.needs : 0;
+        needs |= asks(w, seq) ? w->rule[seq].keep_rule.needs : 0;
         reading = reading || w->held[seq].reading;
     }
     if (reading)
@@ -417,7 +417,7 @@ void serve_watched_observe(struct serve_watched *w)
     int rc = observe(w, &w->least);
     rc = rc == WNW_OK ? observe_parked(w) : rc;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
-        rc = rc == WNW_OK && asks(w, seq) ? observe(w, &w->rule[seq].want) : rc;
+        rc = rc == WNW_OK && asks(w, seq) ? observe(w, &w->rule[seq].keep_rule) : rc;
         if (rc != WNW_OK)
             fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
         rc = WNW_OK;
@@ -428,7 +428,7 @@ void serve_watched_observe(struct serve_watched *w)
 
 void serve_watch(struct serve_watched *w, struct llama_context *ctx)
 {
-    const struct serve_want *want = &serve_settings()->want;
+    const struct serve_keep_rule *keep_rule = &serve_settings()->keep_rule;
     if (wnw_bridge_find(&w->cache, llama_synchronize, ctx) != WNW_OK)
         serve_refuse(wnw_last_error());
     w->ctx = ctx;
@@ -436,18 +436,19 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
         serve_refuse("no memory for the sequences of the slots");
     if (set_profiles(w) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
         serve_refuse(wnw_last_error());
-    if (w->unmatched && serve_asks_quality(want))
+    if (w->unmatched && serve_asks_quality(keep_rule))
         serve_refuse_input(
             "no quality can be kept of a model with recurrent layers: give a size in its place");
-    if (w->unmatched && strcmp(serve_policy_of_all(false), want->recipe) != 0)
+    if (w->unmatched && strcmp(serve_policy_of_all(false), keep_rule->recipe) != 0)
         fprintf(stderr, "winnow: %s is taken in place of %s, because the model has recurrent layers\n",
-                serve_policy_of_all(false), want->recipe);
-    int rc = w->unmatched
-                 ? wnw_bridge_set_policy(w->cache, serve_keeps_all(want) ? NULL : serve_policy_of_all(false),
-                                         &want->size, true)
-                 : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
+                serve_policy_of_all(false), keep_rule->recipe);
+    int rc =
+        w->unmatched
+            ? wnw_bridge_set_policy(w->cache, serve_keeps_all(keep_rule) ? NULL : serve_policy_of_all(false),
+                                    &keep_rule->size, true)
+            : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
     /* What "auto" needs more of for longer prompts is observed once one comes. */
-    w->least = *want;
+    w->least = *keep_rule;
     w->least.n_most = 1;
     if (rc == WNW_OK && !w->unmatched)
         rc = serve_automatic_settle(&w->least);

@@ -21,7 +21,7 @@ struct serve_held {
     int32_t n_new; /* tokens of prompts since it was compressed */
     bool reading;  /* a prompt, and more of it will come */
     bool compressed;
-    struct serve_want by;
+    struct serve_keep_rule by;
     int64_t entries;   /* in all heads */
     int32_t n_done;    /* first tokens that it had when it was compressed last */
     int32_t at_prompt; /* the first token of the last prompt that it read */
@@ -34,7 +34,7 @@ struct serve_held {
 
 /* The rule of a slot, set when a request claims it: no later step parses its recipe. */
 struct serve_rule {
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     wnw_policy *policy; /* owned; NULL: everything is kept, or it is chosen for each prompt */
     bool asks;          /* it looks with queries */
     bool notes;         /* and those of the batch that runs are a prompt's */
@@ -72,7 +72,7 @@ struct serve_watched {
     struct serve_sequences sequences;
     struct serve_held held[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
     struct serve_rule rule[SERVE_MAX_SLOTS];
-    struct serve_want least; /* the server's own want, of the shortest prompts */
+    struct serve_keep_rule least; /* the server's own rule, of the shortest prompts */
     uint32_t observed;       /* WNW_NEED_ flags of what is observed */
     wnw_policy *fallback;    /* SERVE_FALLBACK */
     struct serve_batches batches;
