@@ -86,7 +86,7 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
 /* The first token of `rest` that no compression has seen. */
 static int32_t already_compressed(const struct serve_watched *w, int32_t seq, const struct part *rest)
 {
-    const int32_t n = w->held[seq].n_done;
+    const int32_t n = w->slot_cache[seq].n_done;
     return n < rest->from ? rest->from : n < rest->to ? n : rest->to;
 }
 
@@ -95,10 +95,10 @@ static int32_t already_compressed(const struct serve_watched *w, int32_t seq, co
 static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct part *rest,
                            const struct serve_rule *rule)
 {
-    const int64_t held = (w->held[seq].entries + w->row_entries - 1) / w->row_entries;
+    const int64_t slot_cache = (w->slot_cache[seq].entries + w->row_entries - 1) / w->row_entries;
     return rule->keep_rule.keeps_quality &&
            (rest->size.kind == WNW_SIZE_NONE ||
-            (rest->size.kind == WNW_SIZE_BUDGET && held <= rule->keep_rule.size.budget));
+            (rest->size.kind == WNW_SIZE_BUDGET && slot_cache <= rule->keep_rule.size.budget));
 }
 
 /* A policy that looks with every query has only those of the last prompt. They would drop too much of earlier turns. So the policy
@@ -107,7 +107,7 @@ static bool keeps_previous(const struct serve_watched *w, int32_t seq, const str
 static int compress_last(struct serve_watched *w, int32_t seq, const struct part *rest,
                          const struct serve_rule *rule)
 {
-    const struct serve_held *s = &w->held[seq];
+    const struct serve_slot_cache *s = &w->slot_cache[seq];
     struct part old = *rest, last = *rest;
     const bool leaves = keeps_previous(w, seq, rest, rule);
     const int32_t n = rest->to - rest->from, at = s->at_prompt > rest->from ? s->at_prompt : rest->from;
@@ -131,7 +131,7 @@ static int compress_new(struct serve_watched *w, int32_t seq, const struct part 
                         const struct serve_rule *rule)
 {
     struct part new = *rest;
-    if (w->held[seq].compressed && keeps_previous(w, seq, rest, rule))
+    if (w->slot_cache[seq].compressed && keeps_previous(w, seq, rest, rule))
         new.from = already_compressed(w, seq, rest);
     return new.from < new.to ? compress_part(w, seq, &new, rule) : WNW_OK;
 }
@@ -150,7 +150,7 @@ static int compress_by(struct serve_watched *w, int32_t seq, const struct part *
 }
 
 /* Notes by what a slot was compressed. */
-static void note(struct serve_held *s, const struct serve_keep_rule *keep_rule, const char *taken)
+static void note(struct serve_slot_cache *s, const struct serve_keep_rule *keep_rule, const char *taken)
 {
     s->by = *keep_rule;
     if (serve_is_automatic(keep_rule))
@@ -159,7 +159,7 @@ static void note(struct serve_held *s, const struct serve_keep_rule *keep_rule, 
 
 bool serve_compress(struct serve_watched *w, int32_t seq)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const struct serve_keep_rule *keep_rule = &w->rule[seq].keep_rule;
     const int32_t n_shared = serve_document_cells_shared(w, seq), n_header = serve_compress_header(w, seq);
@@ -192,7 +192,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
 
 bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, int32_t to, int32_t n)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct part middle = {
         .n_prefix = from, .from = from, .to = to, .size = {.kind = WNW_SIZE_BUDGET, .budget = n > 0 ? n : 1}};
     if (compress_part(w, seq, &middle, NULL) != WNW_OK)
@@ -207,10 +207,10 @@ bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, i
 
 void serve_compress_parked(struct serve_watched *w, int32_t seq)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const int32_t n_header = serve_compress_header(w, seq);
-    if (s->compressed || s->behind > 0 || s->n_unknown > 0 || q->n - n_header < SERVE_LEAST_NEW)
+    if (s->compressed || s->document_plus_1 > 0 || s->n_unknown > 0 || q->n - n_header < SERVE_LEAST_NEW)
         return;
     const struct part rest = {.n_prefix = n_header,
                               .from = n_header,

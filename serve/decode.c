@@ -19,7 +19,7 @@
 /* Whether these rows belong to a prompt. A single row may be the prompt's last one, after others of it. */
 static bool reads_prompt(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
 {
-    return r->n > 0 && (w->held[seq].reading || r->n_silent > 0);
+    return r->n > 0 && (w->slot_cache[seq].reading || r->n_silent > 0);
 }
 
 /* Switches a slot to another recipe. */
@@ -59,8 +59,8 @@ static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
     if (cap == 0 || serve_watched_bytes_with(w, b->n) <= cap)
         return false;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n_idle += w->sequences.of[seq].n + w->held[seq].n_unknown > 0 && serve_batch_rows_of(b, seq).n == 0 &&
-                  !serve_slots_is_claimed(seq);
+        n_idle += w->sequences.of[seq].n + w->slot_cache[seq].n_unknown > 0 &&
+                  serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
     return w->n_purges++ < n_idle;
 }
 
@@ -72,7 +72,7 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
         if (r.n > 0 && !is_warmup(w, seq, &r) && serve_slots_keep_rule(seq, &keep_rule))
             begin(w, seq, &keep_rule);
         w->rule[seq].notes = w->rule[seq].asks && reads_prompt(w, seq, &r);
-        w->held[seq].unnoted = w->held[seq].unnoted && w->sequences.of[seq].n > 0;
+        w->slot_cache[seq].unnoted = w->slot_cache[seq].unnoted && w->sequences.of[seq].n > 0;
     }
     serve_watched_observe(w);
     if (needs_room(w, b) || !serve_stretch_make(w, b))
@@ -91,7 +91,7 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
  * puts a state into consecutive cells. If it found none, the order of the tokens is unknown, and the sequence is not compressed. */
 static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own, int32_t pos)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     int32_t n = 0, *cells = malloc(((size_t)w->sequences.n_cells + 1) * sizeof *cells);
     if (cells && wnw_bridge_seen(w->cache, row, cells, w->sequences.n_cells, &n) == WNW_OK && n == pos + 1) {
         int32_t k = 0;
@@ -120,7 +120,7 @@ void serve_decode_rows(const int32_t *cells, int32_t n, int32_t n_cells, void *u
         bool noted = w->feeding;
         for (int32_t seq = 0; seq < w->n_slots; seq++)
             if (row->seqs >> seq & 1) {
-                if (w->held[seq].n_unknown > 0 && w->sequences.of[seq].n == 0)
+                if (w->slot_cache[seq].n_unknown > 0 && w->sequences.of[seq].n == 0)
                     learn(w, seq, i, cells[i], row->pos);
                 if (serve_sequences_add(&w->sequences, seq, row->pos, cells[i], row->token))
                     w->sequences.of[seq].at[w->sequences.of[seq].n - 1] = row->at;
@@ -158,7 +158,7 @@ static void finish_prompt(struct serve_watched *w, int32_t seq)
 static void take(struct serve_watched *w, const struct serve_batch *b)
 {
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
-        struct serve_held *s = &w->held[seq];
+        struct serve_slot_cache *s = &w->slot_cache[seq];
         const struct serve_rows r = serve_batch_rows_of(b, seq);
         if (r.n == 0)
             continue;

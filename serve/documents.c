@@ -194,7 +194,7 @@ void serve_document_kept(int32_t d, int64_t entries, const struct serve_keep_rul
     pthread_mutex_unlock(&all.lock);
 }
 
-bool serve_document_wait(int32_t d, bool (*gone)(void *user), void *user)
+bool serve_document_wait(int32_t d, bool (*client_left)(void *user), void *user)
 {
     bool left = false;
     pthread_mutex_lock(&all.lock);
@@ -203,7 +203,7 @@ bool serve_document_wait(int32_t d, bool (*gone)(void *user), void *user)
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         pthread_cond_timedwait(&all.read, &all.lock, &until);
-        left = gone && gone(user);
+        left = client_left && client_left(user);
     }
     const bool is_read = all.of[d].is_read;
     pthread_mutex_unlock(&all.lock);

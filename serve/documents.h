@@ -51,8 +51,8 @@ size_t serve_document_at(int32_t d);
 
 /* It has been read: what is kept of it, entries of all heads. */
 void serve_document_kept(int32_t d, int64_t entries, const struct serve_keep_rule *by);
-/* Waits until it was read; false if gone() says first that nobody waits any more. */
-bool serve_document_wait(int32_t d, bool (*gone)(void *user), void *user);
+/* Waits until it was read; false if client_left() says first that nobody waits any more. */
+bool serve_document_wait(int32_t d, bool (*client_left)(void *user), void *user);
 /* Entries in all heads of those that were read. */
 int64_t serve_documents_entries(void);
 /* Copies what is kept of one; false: it is being read. */

@@ -17,7 +17,7 @@ bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *
         return false;
     if (ask->reuse != SERVE_REUSE_SAME)
         return ask->reuse == SERVE_REUSE_ANY;
-    if (prefix->behind != ask->behind)
+    if (prefix->document_plus_1 != ask->document_plus_1)
         return false;
     if ((prefix->unnoted || !serve_same_recipe(prefix->keep_rule, &ask->keep_rule)) &&
         serve_looks_back(&ask->keep_rule))

@@ -132,7 +132,7 @@ bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
     asked.n_slots = 1;
     asked.n_prompt = n_prompt;
     asked.stores = serve_document_is_stored(d) ? 0 : d + 1;
-    asked.gone = is_stopping;
+    asked.client_left = is_stopping;
     serve_answer answer = serve_slots_claim(&asked, &claim, why);
     while (answer == SERVE_BUSY && !is_ending()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));

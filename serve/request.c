@@ -85,7 +85,7 @@ static int read_document(struct serve_ask *ask, const json_t *v, char *why, cons
     const char *name = json_string_value(v);
     const int32_t d = name && strlen(name) == json_string_length(v) ? serve_documents_find(name) : -1;
     if (d >= 0) {
-        ask->behind = d + 1;
+        ask->document_plus_1 = d + 1;
         return 0;
     }
     list_documents(names, sizeof names);
@@ -214,7 +214,7 @@ static int read_content(struct serve_request *r, char *why, const char **param)
 /* What does not go with a document. */
 static int check_document(const struct serve_request *r, char *why, const char **param)
 {
-    if (r->ask.behind == 0)
+    if (r->ask.document_plus_1 == 0)
         return 0;
     if (r->form == SERVE_FORM_PROMPT)
         return fail(why, param, "winnow.document",
@@ -333,7 +333,7 @@ char *serve_request_passed(const struct serve_request *r, const struct serve_cla
     if (ok && claim)
         ok = json_object_set_new(body, "id_slot", json_integer(claim->slot)) == 0 && bound_answer(r, body);
     if (ok && claim &&
-        (claim->no_reuse || r->ask.behind > 0)) /* with a document, the cached prompt must be used */
+        (claim->no_reuse || r->ask.document_plus_1 > 0)) /* with a document, the cached prompt must be used */
         ok = json_object_set_new(body, "cache_prompt", json_boolean(!claim->no_reuse)) == 0;
     char *text = ok ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);

@@ -59,7 +59,7 @@ static int set(struct serve_request *r, const json_t *has, char *why, const char
         snprintf(why, SERVE_TEXT, "out of memory");
         return 500;
     }
-    if (r->ask.behind == 0 || mark == now)
+    if (r->ask.document_plus_1 == 0 || mark == now)
         return 0;
     snprintf(why, SERVE_TEXT, "lora: the document was read with the adapters' scales of the server");
     *param = "lora";

@@ -15,7 +15,7 @@ int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int
     /* What is asked about a document comes later. The rows are the same, and what they need: one keeps less of the end. */
     facts.question_known = serve_slots_stores(seq) == 0;
     facts.queries_unknown = serve_watched_shares_caches(w);
-    int rc = wnw_automatic_choose(&recipe, &of, n, w->held[seq].restored || w->held[seq].unnoted);
+    int rc = wnw_automatic_choose(&recipe, &of, n, w->slot_cache[seq].restored || w->slot_cache[seq].unnoted);
     rc = rc == WNW_OK ? serve_keep_rule_set(&out->keep_rule, recipe, &out->policy) : rc;
     wnw_free(recipe);
     return rc;

@@ -33,7 +33,7 @@ static bool wants(wnw_sample_size *size, const struct serve_watched *w, int32_t 
 /* The first token from which on all of a slot are text that no compression has judged. */
 static int32_t first_new(const struct serve_watched *w, int32_t seq)
 {
-    const struct serve_held *s = &w->held[seq];
+    const struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     int32_t from = serve_compress_header(w, seq);
     from = s->compressed && s->n_done > from ? s->n_done : from;
@@ -138,7 +138,7 @@ void serve_sample_feed(struct serve_watched *w, const struct serve_batch *b)
 {
     for (int32_t seq = 0; w->feeds && seq < w->n_slots; seq++) {
         const struct serve_rows r = serve_batch_rows_of(b, seq);
-        const struct serve_held *s = &w->held[seq];
+        const struct serve_slot_cache *s = &w->slot_cache[seq];
         const struct serve_sequence *q = &w->sequences.of[seq];
         wnw_sample_size size;
         struct fed f;

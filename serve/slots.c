@@ -161,8 +161,8 @@ static int32_t own_tokens(const struct serve_slot *s)
     int32_t n_document = 0;
     int64_t entries;
     struct serve_keep_rule by;
-    if (s->behind > 0)
-        (void)serve_document_look(s->behind - 1, &n_document, &entries, &by);
+    if (s->document_plus_1 > 0)
+        (void)serve_document_look(s->document_plus_1 - 1, &n_document, &entries, &by);
     return s->n_tokens > n_document ? s->n_tokens - n_document : 0;
 }
 
@@ -230,23 +230,23 @@ void serve_slots_set_parked(int32_t slot)
     serve_slots_unlock();
 }
 
-void serve_slots_report(int32_t slot, const struct serve_content *held)
+void serve_slots_report(int32_t slot, const struct serve_content *content)
 {
     struct serve_slots *all = serve_slots_lock();
     struct serve_slot *s = &all->slot[slot];
-    const bool now = held->compressed_by && !s->compressed;
-    s->n_tokens = held->n_tokens;
-    s->entries = held->entries;
-    s->behind = held->behind;
-    s->reading = held->reading;
-    s->unnoted = held->unnoted;
-    s->n_removed = held->n_removed;
-    s->compressed = held->compressed_by != NULL;
-    if (held->compressed_by)
-        s->compressed_by = *held->compressed_by;
+    const bool now = content->compressed_by && !s->compressed;
+    s->n_tokens = content->n_tokens;
+    s->entries = content->entries;
+    s->document_plus_1 = content->document_plus_1;
+    s->reading = content->reading;
+    s->unnoted = content->unnoted;
+    s->n_removed = content->n_removed;
+    s->compressed = content->compressed_by != NULL;
+    if (content->compressed_by)
+        s->compressed_by = *content->compressed_by;
     /* What the prompt took at most is free for others again. */
     if (now && s->claimed && all->row_entries > 0) {
-        const uint64_t stays = (uint64_t)held->entries * all->row_bytes / (uint64_t)all->row_entries +
+        const uint64_t stays = (uint64_t)content->entries * all->row_bytes / (uint64_t)all->row_entries +
                                (uint64_t)s->n_answer * all->row_bytes;
         s->reserved = stays < s->reserved ? stays : s->reserved;
     }

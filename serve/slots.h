@@ -69,8 +69,8 @@ struct serve_ask {
     struct serve_owner owner;    /* who brings it */
     bool refuses;                /* no room is made for it (stretch.h) */
     bool visits;              /* it looks at the slot or saves it: nothing is read, and what is in it stays */
-    int32_t behind, stores;   /* 1 + the document that it begins with, that it reads; 0 = none */
-    bool (*gone)(void *user); /* whether the client has left */
+    int32_t document_plus_1, stores; /* 1 + the document that it begins with, that it reads; 0 = none */
+    bool (*client_left)(void *user); /* whether the client has left */
     void *user;
 };
 
@@ -101,7 +101,7 @@ struct serve_prefix {
     size_t key_len;
     const struct serve_keep_rule *keep_rule, *compressed_by; /* compressed_by NULL: it is whole */
     bool unnoted;
-    int32_t behind;
+    int32_t document_plus_1;
 };
 /* Whether a request may begin with it; its text is not compared, unless the policy looks at the question. */
 bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask);
@@ -112,7 +112,7 @@ enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
 /* Claims slots for a request; waits while they are taken, until its client has left. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
 enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why);
 /* Claims a slot, or with slot = -1 any, for somebody who visits it. SERVE_CLAIMED or SERVE_GONE. */
-enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
+enum serve_answer serve_slots_hold(int32_t slot, bool (*client_left)(void *user), void *user,
                                    struct serve_claim *claim);
 void serve_slots_release(const struct serve_claim *claim);
 /* It has been parked, or could not be: waiting requests continue. */
@@ -138,13 +138,13 @@ int32_t serve_slots_stores(int32_t slot);
 struct serve_content {
     int32_t n_tokens;
     int64_t entries; /* in all heads */
-    int32_t behind;  /* 1 + the document that it begins with, 0 = none */
+    int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
     bool reading;    /* a part of a prompt */
     bool unnoted;    /* what some rules look back at was not noted, or has been dropped */
     int32_t n_removed; /* tokens of the conversation that are there no more (stretch.h) */
     const struct serve_keep_rule *compressed_by; /* NULL: nothing was dropped */
 };
-void serve_slots_report(int32_t slot, const struct serve_content *held);
+void serve_slots_report(int32_t slot, const struct serve_content *content);
 /* For any thread: whether a slot holds a part of a prompt. */
 bool serve_slots_is_reading(int32_t slot);
 /* What the cache holds now. */

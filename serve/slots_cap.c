@@ -95,8 +95,8 @@ static uint64_t held_by(const struct serve_slots *all, const struct serve_slot *
     int32_t n_tokens;
     int64_t entries = 0;
     struct serve_keep_rule by;
-    if (s->behind > 0)
-        (void)serve_document_look(s->behind - 1, &n_tokens, &entries, &by);
+    if (s->document_plus_1 > 0)
+        (void)serve_document_look(s->document_plus_1 - 1, &n_tokens, &entries, &by);
     return all->row_entries > 0 && s->entries > entries
                ? (uint64_t)(s->entries - entries) * all->row_bytes / (uint64_t)all->row_entries
                : 0;

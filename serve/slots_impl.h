@@ -21,7 +21,7 @@ struct serve_slot {
     /* What the decoding thread said last. */
     int32_t n_tokens;
     int64_t entries;
-    int32_t behind, n_removed;
+    int32_t document_plus_1, n_removed;
     bool reading, compressed, unnoted;
     struct serve_keep_rule compressed_by;
 };

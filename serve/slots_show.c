@@ -35,8 +35,8 @@ static void print_slot(FILE *f, const struct serve_slots *all, int32_t i)
     fprintf(f, ", \"protected\": %d", (int)s->keep_rule.n_protected);
     if (s->n_removed > 0)
         fprintf(f, ", \"removed\": %d", (int)s->n_removed);
-    if (s->behind > 0)
-        fprintf(f, ", \"document\": \"%s\"", serve_document_name(s->behind - 1));
+    if (s->document_plus_1 > 0)
+        fprintf(f, ", \"document\": \"%s\"", serve_document_name(s->document_plus_1 - 1));
     fputc('}', f);
 }
 

@@ -111,7 +111,7 @@ int32_t serve_watched_n(const struct serve_watched *w)
 void serve_watched_count(struct serve_watched *w, int32_t seq)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
-    w->held[seq].entries = 0;
+    w->slot_cache[seq].entries = 0;
     for (int32_t k = 0; k < q->n; k++)
         w->marked[q->cell[k]] = true;
     for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w->cache); i++) {
@@ -120,7 +120,7 @@ void serve_watched_count(struct serve_watched *w, int32_t seq)
             continue;
         /* Layers with windows keep each token (--swa-full), in cells of their own. */
         for (int32_t ih = 0; ih < l.n_heads; ih++)
-            w->held[seq].entries += l.sliding ? q->n : count_marked(w, i, ih);
+            w->slot_cache[seq].entries += l.sliding ? q->n : count_marked(w, i, ih);
     }
     for (int32_t k = 0; k < q->n; k++)
         w->marked[q->cell[k]] = false;
@@ -130,7 +130,7 @@ void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool faile
 {
     int64_t n = w->sequences.n_live;
     for (int32_t i = 0; i < w->n_slots; i++)
-        n += w->held[i].n_unknown > 0 && w->sequences.of[i].n == 0 ? w->held[i].n_unknown : 0;
+        n += w->slot_cache[i].n_unknown > 0 && w->sequences.of[i].n == 0 ? w->slot_cache[i].n_unknown : 0;
     struct serve_cached now = {.n_tokens = n};
     add_cached(w, &now);
     serve_slots_count(compressed_one, failed_one, &now);
@@ -139,7 +139,7 @@ void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool faile
 
 void serve_watched_report(struct serve_watched *w, int32_t seq)
 {
-    const struct serve_held *s = &w->held[seq];
+    const struct serve_slot_cache *s = &w->slot_cache[seq];
     if (seq >= w->n_slots) {
         if (w->sequences.of[seq].n > 0)
             serve_document_kept(seq - w->n_slots, s->entries, &s->by);
@@ -147,7 +147,7 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
     }
     serve_slots_report(seq, &(struct serve_content){.n_tokens = w->sequences.of[seq].n + s->n_unknown,
                                                     .entries = s->entries,
-                                                    .behind = s->behind,
+                                                    .document_plus_1 = s->document_plus_1,
                                                     .reading = s->reading,
                                                     .unnoted = s->unnoted,
                                                     .n_removed = serve_watched_removed(w, seq),
@@ -156,7 +156,7 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
 
 bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const bool had_more = s->n_unknown > n;
     s->n_unknown = had_more ? n : s->n_unknown;
     w->dead_cells_unknown = w->dead_cells_unknown || had_more;
@@ -189,7 +189,7 @@ bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t 
 
 int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k)
 {
-    const int32_t n_unknown = w->held[seq].n_unknown;
+    const int32_t n_unknown = w->slot_cache[seq].n_unknown;
     if (k >= n_unknown)
         return w->sequences.of[seq].at[k - n_unknown];
     return w->restored[seq].at && k < w->restored[seq].n ? w->restored[seq].at[k] : k;
@@ -197,7 +197,7 @@ int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k)
 
 int32_t serve_watched_removed(const struct serve_watched *w, int32_t seq)
 {
-    const int32_t n_unknown = w->held[seq].n_unknown;
+    const int32_t n_unknown = w->slot_cache[seq].n_unknown;
     if (w->sequences.of[seq].n > 0 || n_unknown == 0)
         return serve_sequences_removed(&w->sequences, seq);
     return serve_watched_at(w, seq, n_unknown - 1) - (n_unknown - 1);
@@ -217,7 +217,7 @@ static void bury_strays(struct serve_watched *w)
 {
     int32_t *cells, n = 0;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        if (w->held[seq].n_unknown > 0)
+        if (w->slot_cache[seq].n_unknown > 0)
             return;
     if (!(cells = malloc((size_t)w->sequences.n_cells * sizeof *cells)))
         return;
@@ -376,23 +376,23 @@ static int observe_parked(const struct serve_watched *w)
 
 static bool holds(const struct serve_watched *w, int32_t seq)
 {
-    return w->sequences.of[seq].n + w->held[seq].n_unknown > 0;
+    return w->sequences.of[seq].n + w->slot_cache[seq].n_unknown > 0;
 }
 
 /* Whether what a slot's rule needs is wanted now. What a slot without a request holds by the server's own rule may be gone on with; what
  * it holds by another one would be read again. */
 static bool asks(const struct serve_watched *w, int32_t seq)
 {
-    return serve_slots_is_claimed(seq) ||
-           (holds(w, seq) && !w->held[seq].unnoted && serve_same_recipe(&w->rule[seq].keep_rule, &w->least));
+    return serve_slots_is_claimed(seq) || (holds(w, seq) && !w->slot_cache[seq].unnoted &&
+                                           serve_same_recipe(&w->rule[seq].keep_rule, &w->least));
 }
 
 /* Records that no request will continue from what slots hold under rules that nobody asks for any more. */
 static void give_up(struct serve_watched *w)
 {
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        if (holds(w, seq) && !asks(w, seq) && !w->held[seq].unnoted) {
-            w->held[seq].unnoted = true;
+        if (holds(w, seq) && !asks(w, seq) && !w->slot_cache[seq].unnoted) {
+            w->slot_cache[seq].unnoted = true;
             serve_watched_report(w, seq);
         }
 }
@@ -403,7 +403,7 @@ void serve_watched_observe(struct serve_watched *w)
     bool reading = false;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         needs |= asks(w, seq) ? w->rule[seq].keep_rule.needs : 0;
-        reading = reading || w->held[seq].reading;
+        reading = reading || w->slot_cache[seq].reading;
     }
     if (reading)
         needs |= w->observed;
@@ -474,7 +474,7 @@ void serve_unwatch(struct serve_watched *w)
     w->ctx = NULL;
     w->cache = NULL;
     serve_sequences_free(&w->sequences);
-    memset(w->held, 0, sizeof w->held);
+    memset(w->slot_cache, 0, sizeof w->slot_cache);
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         serve_watched_drop_sample(w, i);
         (void)serve_watched_restored(w, i, NULL, NULL, 0);

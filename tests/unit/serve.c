@@ -179,7 +179,7 @@ static struct serve_ask ask_of(const char *key)
 {
     static int here;
     struct serve_ask ask = {
-        .key = key, .key_len = strlen(key), .slot = -1, .n_slots = 1, .gone = has_left, .user = &here};
+        .key = key, .key_len = strlen(key), .slot = -1, .n_slots = 1, .client_left = has_left, .user = &here};
     set_recipe(&ask.keep_rule, "keydiff");
     return ask;
 }
@@ -253,7 +253,7 @@ static void begin_waiting(struct waiting *w, int32_t slot, int32_t n_slots)
     *w = (struct waiting){.ask = ask_of("x")};
     w->ask.slot = slot;
     w->ask.n_slots = n_slots;
-    w->ask.gone = has_begun;
+    w->ask.client_left = has_begun;
     w->ask.user = w;
     assert_int_equal(pthread_create(&w->thread, NULL, wait_for_slots, w), 0);
     while (!atomic_load(&w->asked))
@@ -1003,11 +1003,11 @@ static void test_slots_behind_documents(void **state)
     assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG);
     assert_non_null(strstr(why, "documents take 1000"));
     a.n_prompt = 40;
-    a.behind = 1;
+    a.document_plus_1 = 1;
     x = claimed(&a);
     assert_true(x.must_restore);
     assert_false(x.no_reuse);
-    serve_slots_report(0, &(struct serve_content){.n_tokens = 50, .entries = 500, .behind = 1});
+    serve_slots_report(0, &(struct serve_content){.n_tokens = 50, .entries = 500, .document_plus_1 = 1});
     serve_slots_release(&x);
     x = claimed(&a); /* it is there */
     assert_false(x.must_restore);
@@ -1019,7 +1019,7 @@ static void test_slots_behind_documents(void **state)
     x = claimed(&a);
     assert_true(x.must_restore);
     serve_slots_release(&x);
-    a.behind = 0; /* a slot that continues a document is for nobody else, unless asked for */
+    a.document_plus_1 = 0; /* a slot that continues a document is for nobody else, unless asked for */
     a.reuse = SERVE_REUSE_SAME;
     y = claimed(&a);
     assert_true(y.no_reuse);
@@ -1042,7 +1042,7 @@ static void passes(enum serve_form form, const char *body, const char *keep_rule
     const struct serve_claim claim = {.slot = 2};
     assert_int_equal(serve_request_read(&r, form, body, strlen(body), why, &param), 0);
     assert_non_null(r.body);
-    if (r.ask.behind > 0)
+    if (r.ask.document_plus_1 > 0)
         assert_true(serve_request_put_document(&r));
     char *passed = serve_request_passed(&r, &claim);
     assert_string_equal(passed, keep_rule);

@@ -38,15 +38,15 @@ static void open_slots(uint64_t cap)
 }
 
 /* A text of n times `one`, with other texts before and after it; to be freed. */
-static char *times(const char *before, const char *one, size_t n, const char *behind)
+static char *times(const char *before, const char *one, size_t n, const char *document_plus_1)
 {
-    const size_t b = strlen(before), o = strlen(one), e = strlen(behind);
+    const size_t b = strlen(before), o = strlen(one), e = strlen(document_plus_1);
     char *text = malloc(b + n * o + e + 1);
     assert_non_null(text);
     memcpy(text, before, b);
     for (size_t i = 0; i < n; i++)
         memcpy(text + b + i * o, one, o);
-    memcpy(text + b + n * o, behind, e + 1);
+    memcpy(text + b + n * o, document_plus_1, e + 1);
     return text;
 }
 
@@ -718,7 +718,7 @@ static void test_grammars_without_end(void **state)
     char why[SERVE_TEXT], line[64];
     (void)state;
     static const struct {
-        const char *before, *one, *behind, *says;
+        const char *before, *one, *document_plus_1, *says;
         size_t n;
     } cases[] = {{"root ::= ", "(", "\"a\"", "deep", 60000},
                  {"root ::= ", "(", "", "deep", 129},
@@ -730,7 +730,7 @@ static void test_grammars_without_end(void **state)
                  {"root ::= \"a\"", "{0,2000}", "", "50000", 40},
                  {"root ::= ", "#", "", NULL, 2000000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text = times(cases[i].before, cases[i].one, cases[i].n, cases[i].behind);
+        char *text = times(cases[i].before, cases[i].one, cases[i].n, cases[i].document_plus_1);
         if (serve_grammar_check(text, why) || (cases[i].says && !strstr(why, cases[i].says)))
             fail_msg("%zu times '%s': %s", cases[i].n, cases[i].one, why);
         free(text);
@@ -814,7 +814,7 @@ static void test_schemas(void **state)
 static void test_schemas_without_end(void **state)
 {
     static const struct {
-        const char *before, *one, *behind, *says;
+        const char *before, *one, *document_plus_1, *says;
         size_t n;
     } cases[] = {{"{\"enum\":[", "1,", "1]}", "1000 values", 2000},
                  {"{\"anyOf\":[", "{},", "{}]}", "1000 values", 1500},
@@ -824,7 +824,7 @@ static void test_schemas_without_end(void **state)
     char why[SERVE_TEXT], key[64];
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text = times(cases[i].before, cases[i].one, cases[i].n, cases[i].behind);
+        char *text = times(cases[i].before, cases[i].one, cases[i].n, cases[i].document_plus_1);
         if (takes(text, why) || !strstr(why, cases[i].says))
             fail_msg("%zu times '%s': %s", cases[i].n, cases[i].one, why);
         free(text);
