@@ -29,7 +29,7 @@ static void count_all_entries(struct serve_watched *w)
 }
 
 /* Says why the fallback is taken, once for each reason. */
-static void tell_fallback(struct serve_watched *w, const char *recipe, int rc)
+static void warn_fallback(struct serve_watched *w, const char *recipe, int rc)
 {
     if (rc == WNW_E_UNSUPPORTED)
         snprintf(w->cannot, sizeof w->cannot, "%s", recipe);
@@ -74,7 +74,7 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
     int rc = wnw_bridge_compress_cells(w->cache, &of);
     if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, part) &&
         strcmp(rule->keep_rule.recipe, SERVE_FALLBACK) != 0) {
-        tell_fallback(w, rule->keep_rule.recipe, rc);
+        warn_fallback(w, rule->keep_rule.recipe, rc);
         serve_slots_count_fallback();
         of.policy = w->fallback;
         rc = wnw_bridge_compress_cells(w->cache, &of);

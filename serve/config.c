@@ -74,7 +74,7 @@ static void read_size(wnw_size *size)
 
 /* ---- Parked prompts ---- */
 
-#define BYTES_FORM "a whole number of bytes from 0 to 4294967296G; K, M or G behind it are powers of 1024"
+#define BYTES_FORM "a whole number of bytes from 0 to 4294967296G; K, M or G after it are powers of 1024"
 
 static uint64_t bytes_of(const char *variable, uint64_t missing)
 {
@@ -130,7 +130,8 @@ static int read_profiles(struct serve_config *config, const char *list)
 
 /* Logs one of the recipes that "auto" may choose at the server's own size or quality. prompts: the words for the prompts that it applies
  * to; comma: the text around their length. */
-static void tell(const char *prompts, const char *comma, const char *recipe, const wnw_policy_choice *row)
+static void print_choice(const char *prompts, const char *comma, const char *recipe,
+                         const wnw_policy_choice *row)
 {
     char upto[48] = "";
     if (row->until_tokens < INT32_MAX)
@@ -138,33 +139,33 @@ static void tell(const char *prompts, const char *comma, const char *recipe, con
     fprintf(stderr, "winnow: auto: %s%s by %s: %s\n", prompts, upto, recipe, row->reason);
 }
 
-static int tell_row(const char *recipe, const wnw_policy_choice *row, void *user)
+static int print_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     (void)user;
-    tell("prompts", "", recipe, row);
+    print_choice("prompts", "", recipe, row);
     return WNW_OK;
 }
 
 /* The same for prompts with a sample that is fed again, if the policy needs one. */
-static int tell_fed_row(const char *recipe, const wnw_policy_choice *row, void *user)
+static int print_fed_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     wnw_policy *policy;
     (void)user;
     if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
         return WNW_OK;
     if (wnw_policy_needs(policy).flags & WNW_NEED_SECOND_PASS)
-        tell("prompts that come in several batches", ",", recipe, row);
+        print_choice("prompts that come in several batches", ",", recipe, row);
     wnw_policy_free(policy);
     return WNW_OK;
 }
 
-void serve_tell_fed(void)
+void serve_print_fed(void)
 {
     wnw_policy_facts facts;
     const struct serve_keep_rule *keep_rule = &serve_settings()->keep_rule;
     const wnw_automatic of = serve_automatic_of(&facts, keep_rule, true);
     if (serve_is_automatic(keep_rule))
-        (void)wnw_automatic_each(&of, tell_fed_row, NULL);
+        (void)wnw_automatic_each(&of, print_fed_row, NULL);
 }
 
 /* Takes the recipe of requests that do not say. */
@@ -181,7 +182,7 @@ static void take_recipe(struct serve_config *config, const char *recipe)
     const wnw_automatic of = serve_automatic_of(&facts, &config->keep_rule, false);
     if (!serve_is_automatic(&config->keep_rule))
         return;
-    (void)wnw_automatic_each(&of, tell_row, NULL);
+    (void)wnw_automatic_each(&of, print_row, NULL);
     if (!serve_asks_quality(&config->keep_rule) && !(config->facts.profiles & 1u << WNW_PROFILE_SHARES))
         fputs("winnow: auto: this model has no profile of shares, without which more answers are lost: "
               "`winnow calibrate shares` makes one, in minutes for small models\n",
@@ -244,7 +245,7 @@ static void read_environment(struct serve_config *config)
     read_size(&config->keep_rule.size);
     config->saves = getenv("WINNOW_SERVE_SAVES");
     config->cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
-                                     "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
+                                     "a whole number of bytes from 1 to 4294967296G; K, M or G after it are "
                                      "powers of 1024");
     const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
     config->profiles = text_of("WINNOW_PROFILE");

@@ -48,7 +48,7 @@ void serve_refuse_input(const char *what) __attribute__((noreturn));
 /* ---- config.c ---- */
 
 /* Logs what "auto" may choose for prompts with a sample that is fed again. */
-void serve_tell_fed(void);
+void serve_print_fed(void);
 
 #ifdef __cplusplus
 }

@@ -221,7 +221,7 @@ static int check_document(const struct serve_request *r, char *why, const char *
                     "documents stand in front of messages, which this route does not read; "
                     "/v1/chat/completions does");
     if (json_is_false(json_object_get(r->body, "cache_prompt")))
-        return fail(why, param, "cache_prompt", "a request behind a document begins with what is kept of it");
+        return fail(why, param, "cache_prompt", "a request with a document begins with what is kept of it");
     return 0;
 }
 

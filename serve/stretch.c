@@ -212,7 +212,7 @@ static int32_t choose(bool *goes, const struct middle *m, const int32_t *n_heads
 static bool apply(struct serve_watched *w, const struct middle *m, const bool *goes)
 {
     struct llama_memory_i *mem = llama_get_memory(w->ctx);
-    int32_t gone = 0;
+    int32_t removed = 0;
     for (int32_t k = m->from, to; k < m->to; k = to) {
         for (to = k; to < m->to && goes[to - m->from] == goes[k - m->from]; to++)
             ;
@@ -220,12 +220,12 @@ static bool apply(struct serve_watched *w, const struct middle *m, const bool *g
             if (!REAL(llama_memory_seq_rm)(mem, m->seq, k, to))
                 return false;
             serve_sequences_rm(&w->sequences, m->seq, k, to);
-            gone += to - k;
-        } else if (gone > 0) {
-            REAL(llama_memory_seq_add)(mem, m->seq, k, to, -gone);
+            removed += to - k;
+        } else if (removed > 0) {
+            REAL(llama_memory_seq_add)(mem, m->seq, k, to, -removed);
         }
     }
-    REAL(llama_memory_seq_add)(mem, m->seq, m->to, -1, -gone);
+    REAL(llama_memory_seq_add)(mem, m->seq, m->to, -1, -removed);
     serve_sequences_close_up(&w->sequences, m->seq);
     return true;
 }

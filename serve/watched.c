@@ -458,7 +458,7 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     if (rc == WNW_OK && !w->unmatched)
         rc = observe_parked(w);
     if (w->feeds)
-        serve_tell_fed();
+        serve_print_fed();
     if (rc != WNW_OK)
         serve_refuse(wnw_last_error());
 }
