@@ -132,8 +132,9 @@ static bool has_length(const struct eval_items *items, int32_t n_target)
     return has;
 }
 
-/* Says which contrasts this run will leave open, before it has taken hours: a word of them may be another than that of the options. */
-static void tell_open(const json_t *contrasts, const struct eval_configs *c, const struct eval_items *items)
+/* Warns, before the run takes hours, of contrasts that it does not cover: a name in them may differ from that in the options. */
+static void warn_open_contrasts(const json_t *contrasts, const struct eval_configs *c,
+                                const struct eval_items *items)
 {
     for (size_t i = 0; i < json_array_size(contrasts); i++) {
         struct eval_contrast x;
@@ -152,7 +153,7 @@ static int open_folder(struct eval_run *run)
     json_t *contrasts, *remarks = NULL,
                        *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
     int rc = eval_contrasts_open(&contrasts, run->args, run->suite);
-    tell_open(contrasts, &run->configs, &run->setup.items);
+    warn_open_contrasts(contrasts, &run->configs, &run->setup.items);
     if (rc == APP_OK)
         rc = eval_manifest_remarks(&remarks, run->args, run->suite, &run->configs, run->runtime.info.n_head);
     if (rc != APP_OK) {

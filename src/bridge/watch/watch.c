@@ -166,14 +166,14 @@ static bool is_newest(const struct batch *batch, int32_t stream, int32_t row, in
     return n < window;
 }
 
-/* Says why a sequence stays as it is, once. */
-static void tell(struct wnw__bridge_watch *w, int rc)
+/* Warns once that a sequence stays as it is, with the reason. */
+static void warn_once(struct wnw__bridge_watch *w, int rc)
 {
-    w->told_rc = rc;
-    if (strcmp(w->told, wnw_last_error()) == 0)
+    w->last_rc = rc;
+    if (strcmp(w->last_warning, wnw_last_error()) == 0)
         return;
     wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
-    snprintf(w->told, sizeof w->told, "%s", wnw_last_error());
+    snprintf(w->last_warning, sizeof w->last_warning, "%s", wnw_last_error());
 }
 
 /* Compresses the sequence that a row goes on, before that row is written: its prompt has ended, or a chunk of it was read. */
@@ -186,7 +186,7 @@ static int compress_before(struct wnw__bridge_backend *b, const struct batch *ba
     const int rc =
         chunk || (single_row && is_due(batch, stream, &w->last)) ? wnw__bridge_compress_last(b) : WNW_OK;
     if (rc != WNW_OK)
-        tell(w, rc);
+        warn_once(w, rc);
     return WNW_OK;
 }
 
@@ -369,8 +369,8 @@ static const char *why_plain(const struct wnw__bridge_backend *b, const struct w
     return line;
 }
 
-/* Says why a policy has nothing to act on, where that is so of the whole model and not of the current graph. */
-static void tell_nothing(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+/* Warns that a policy has no layer to act on, if that holds for the whole model and not only for the current graph. */
+static void warn_no_layers(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const struct wnw__bridge_layer *plain = NULL;
     int32_t n_sliding = 0;
@@ -391,7 +391,7 @@ static void tell_nothing(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
     const int rc =
         wnw__fail(WNW_E_UNSUPPORTED, "%s has nothing to act on: %s",
                   b->watch.automatic ? b->watch.automatic : wnw__policy_name(b->watch.policy), why);
-    tell(&b->watch, rc);
+    warn_once(&b->watch, rc);
 }
 
 const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backend *b,
@@ -413,7 +413,7 @@ static int watch(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, const
     WNW_TRY(wnw__bridge_sites_find(b, graph));
     WNW_TRY(wnw__bridge_record_begin(b));
     if (b->watch.n_site == 0)
-        tell_nothing(b, graph);
+        warn_no_layers(b, graph);
     return store ? look_at_store(b, graph, store) : WNW_OK;
 }
 
@@ -430,7 +430,7 @@ void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *
     b->watch.last.n = 0; /* it would be the sequence of an earlier batch */
     if (store)
         note_missed(store);
-    tell(&b->watch, rc);
+    warn_once(&b->watch, rc);
 }
 
 void wnw__bridge_watch_fail(struct wnw__bridge_backend *b)
