@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/document_cells.h"
 
+#include "serve/libllama_real.h"
 #include "serve/plain.h"
-#include "serve/real.h"
 
 #include <stdio.h>
 #include <stdlib.h>

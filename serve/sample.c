@@ -4,7 +4,7 @@
 #include "serve/automatic.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
-#include "serve/real.h"
+#include "serve/libllama_real.h"
 #include "winnow_method.h"
 
 #include <llama.h>

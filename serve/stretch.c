@@ -2,7 +2,7 @@
 #include "serve/stretch.h"
 
 #include "serve/compress.h"
-#include "serve/real.h"
+#include "serve/libllama_real.h"
 #include "serve/restores.h"
 
 #include <ggml.h>

@@ -2,10 +2,10 @@
 // Documents are read as a client would have them read, by the server's own routes, so that templates, options of the server and batches are
 // what requests meet; stored ones are loaded when a slot is restored from them. The thread begins when the server's loop does and
 // ends before it is cleaned up.
-#include "serve/ask.hpp"
 #include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/documents.h"
+#include "serve/internal_requests.hpp"
 #include "serve/parks.h"
 #include "serve/slots.h"
 #include "serve/start.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Requests that the server makes of itself, of its own routes.
-#ifndef WNW_SERVE_ASK_HPP
-#define WNW_SERVE_ASK_HPP
+#ifndef WNW_SERVE_INTERNAL_REQUESTS_HPP
+#define WNW_SERVE_INTERNAL_REQUESTS_HPP
 
 #include "serve/slots.h"
 

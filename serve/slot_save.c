@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "serve/saved.h"
+#include "serve/slot_save.h"
 
 #include "base/err.h"
 #include "serve/borders.h"
 #include "serve/compress.h"
+#include "serve/libllama_real.h"
 #include "serve/parks.h"
-#include "serve/real.h"
 #include "serve/restores.h"
 #include "serve/stretch.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "serve/look.h"
+#include "serve/slot_view.h"
 
 #include "app/inspect_data.h"
 #include "app/json.h"
