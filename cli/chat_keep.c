@@ -46,12 +46,12 @@ static void set_size(struct app_args *a, const wnw_size *size)
 }
 
 /* Takes a text over, where it was made. */
-static int own(char **place, char *text)
+static int own(char **target, char *text)
 {
     if (!text)
         return app_fail(APP_FAILED, "out of memory");
-    free(*place);
-    *place = text;
+    free(*target);
+    *target = text;
     return APP_OK;
 }
 

@@ -313,17 +313,18 @@ static bool prefix_in_turn(const struct eval_args *args, const struct eval_task 
 /* Prints where the beginning of answers to LongBench is put, because that changes the answers. */
 static void note_prefix(const struct eval_run *run)
 {
-    bool place[2] = {false, false};
+    bool in_turn[2] = {false, false};
     for (int32_t k = 0; k < run->setup.items.n; k++) {
         const struct eval_task *task = run->setup.items.items[k].task;
         for (int32_t i = 0; eval_task_is_of(task, "longbench") && i < run->configs.n; i++)
-            place[prefix_in_turn(run->args, task, run->configs.items[i].mode)] = true;
+            in_turn[prefix_in_turn(run->args, task, run->configs.items[i].mode)] = true;
     }
-    if ((place[0] || place[1]) && !run->setup.chat.raw && !run->args->quiet)
+    if ((in_turn[0] || in_turn[1]) && !run->setup.chat.raw && !run->args->quiet)
         app_note("LongBench: answers begin %s (--lb-prefix)",
-                 !place[1]   ? "after the template's tail"
-                 : !place[0] ? "in the user's turn"
-                             : "in the user's turn in mode aware_full, after the template's tail in others");
+                 !in_turn[1] ? "after the template's tail"
+                 : !in_turn[0]
+                     ? "in the user's turn"
+                     : "in the user's turn in mode aware_full, after the template's tail in others");
 }
 
 /* Reads a sample with `chat` around it and answers it for the configs in x->now. */
