@@ -60,7 +60,7 @@ struct wnw__proj;          /* observe/projnorm.h */
 struct wnw__team;          /* forward/team.h */
 
 /* An attention of the current graph over a layer that policies act on. */
-struct wnw__bridge_place {
+struct wnw__bridge_site {
     struct wnw__bridge_backend *b;
     struct wnw__bridge_layer *layer;
     struct ggml_tensor *node,
@@ -82,7 +82,7 @@ struct wnw__bridge_watch {
     bool by_itself; /* compresses when a prompt has ended; else when the program says so */
     int32_t chunk;  /* while a prompt is read, too, after this number of tokens; 0: not */
     int32_t chunk_next; /* of policies that are set from now on */
-    struct wnw__bridge_live {
+    struct wnw__bridge_sequence_cells {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;
         int32_t *cell;    /* [n] of the sequence, in the order in which they were written */
@@ -90,8 +90,8 @@ struct wnw__bridge_watch {
         const struct wnw_bridge_sample
             *sample;                  /* of what was fed again (sequence/sample.c); NULL: nothing was */
     } last;                           /* the sequence of the last row of the last batch, with that row */
-    struct wnw__bridge_place *places; /* [n_place] of the current graph, in its order */
-    int32_t n_place, cap_place;
+    struct wnw__bridge_site *sites;   /* [n_site] of the current graph, in its order */
+    int32_t n_site, cap_site;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
     struct wnw__buffer gate_room;      /* scratch of gates on hidden states (sequence/gates.c) */

@@ -30,9 +30,9 @@ struct wnw__bridge_tensor {
     struct wnw__bridge_layer *layer;
 };
 
-/* What graphs show of the attentions over a layer and what comes before and after them (graph/facts.c). A layer may have
+/* What graphs show of the attentions over a layer and what comes before and after them (graph/layer_info.c). A layer may have
  * several readers: its own attention, the first, and those of layers without a cache of their own. Tensors are the model's. */
-struct wnw__bridge_facts {
+struct wnw__bridge_layer_info {
     int32_t n_reader; /* 0: nothing is known yet */
     /* The following are of the layer's own attention. */
     int32_t n_head; /* query heads */
@@ -82,7 +82,7 @@ struct wnw__bridge_layer {
         *wrap; /* on a wrapped device (wrap/wrap.h), which has its entries; NULL: they are in `rows` */
     const struct wnw__bridge_far *far; /* what that device does; NULL: it is none */
 
-    struct wnw__bridge_facts facts;     /* while there is a policy */
+    struct wnw__bridge_layer_info info; /* while there is a policy */
     struct wnw__bridge_queries queries; /* that a policy wants to see */
 };
 

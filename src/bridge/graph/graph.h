@@ -59,23 +59,23 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
 /* Before the graph runs: makes entries for the cells that a store writes, or scratch for an attention. */
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node);
 
-/* ---- What a graph shows of the attentions over layers that policies act on (graph/facts.c) ---- */
+/* ---- What a graph shows of the attentions over layers that policies act on (graph/layer_info.c) ---- */
 
 /* Lists the attentions of a graph over layers that policies act on, and learns of each such layer what the graph shows.
  * E_NOMEM. */
-int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+int wnw__bridge_sites_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
 bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
-/* The place of an attention's node; NULL if policies do not act on its layer. */
-const struct wnw__bridge_place *wnw__bridge_place_of(const struct wnw__bridge_backend *b,
-                                                     const struct ggml_tensor *node);
+/* The site of an attention's node; NULL if policies do not act on its layer. */
+const struct wnw__bridge_site *wnw__bridge_site_of(const struct wnw__bridge_backend *b,
+                                                   const struct ggml_tensor *node);
 /* The rotation's mode for a text. Where a token has several positions, for images, those of a text are equal, and pairs are
  * turned as with one. */
 int32_t wnw__bridge_rope_mode(const struct ggml_tensor *rope);
 /* Whether the rotation is that of ggml_rope_ext with one frequency per pair and no mixing of scales. */
 bool wnw__bridge_is_plain_rope(const struct ggml_tensor *rope);
 /* Writes the angle of each pair in radians per position to theta[n_rot / 2]; the layer's queries turn by plain RoPE. */
-void wnw__bridge_theta(const struct wnw__bridge_facts *f, float *theta);
+void wnw__bridge_theta(const struct wnw__bridge_layer_info *f, float *theta);
 
 /* The product of a weight with hidden states that makes the keys which a store writes; the states, [n_embd, n_row] without
  * gaps, are its second source until it has run: what the layer's attention reads. NULL: the graph does not show it, as where

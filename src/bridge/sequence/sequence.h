@@ -26,7 +26,7 @@ enum wnw__bridge_room {
 /* Its entries in those layers of a cache that have one shape: an observation has one. */
 struct wnw__bridge_sequence {
     struct wnw__bridge_backend *b;
-    const struct wnw__bridge_live *live;
+    const struct wnw__bridge_sequence_cells *sequence_cells;
     struct wnw__shape shape;
     bool *left_alone;              /* [n_layer] of shape */
     struct wnw__score_form *forms; /* [n_layer] of shape */
@@ -37,7 +37,7 @@ struct wnw__bridge_sequence {
     int64_t *off;     /* [n_layer][n_head_kv] first entry of each head in its layer's arrays */
     struct wnw__bridge_list {
         int32_t *pos, *row; /* place among the sequence's tokens; row of the store within its head */
-        int32_t *scratch;   /* [live->n] */
+        int32_t *scratch;   /* [sequence_cells->n] */
         int32_t n_settled;  /* first entries of every head that a recursive policy has settled */
     } * list;               /* [n_layer] */
     int32_t *rank;          /* [n_rank] place of a cell's token, -1 = of another sequence */
@@ -59,7 +59,8 @@ const struct wnw__bridge_layer *wnw__bridge_some_layer(const struct wnw__bridge_
 /* Lists the entries in the layers with the shape of `like`. The caller releases *s, after a failure too. E_NOMEM,
  * E_UNSUPPORTED: policies do not work on that shape. */
 int wnw__bridge_sequence_list(struct wnw__bridge_sequence *s, struct wnw__bridge_backend *b,
-                              const struct wnw__bridge_live *live, const struct wnw__bridge_layer *like);
+                              const struct wnw__bridge_sequence_cells *sequence_cells,
+                              const struct wnw__bridge_layer *like);
 void wnw__bridge_sequence_release(struct wnw__bridge_sequence *s);
 
 static inline int64_t wnw__bridge_head(const struct wnw__bridge_sequence *s, int32_t il, int32_t ih)
@@ -69,7 +70,7 @@ static inline int64_t wnw__bridge_head(const struct wnw__bridge_sequence *s, int
 /* The number of a head among those of all streams of its layer. */
 static inline int32_t wnw__bridge_head_of_all(const struct wnw__bridge_sequence *s, int32_t ih)
 {
-    return s->live->stream * s->shape.n_head_kv + ih;
+    return s->sequence_cells->stream * s->shape.n_head_kv + ih;
 }
 
 /* Converts the key or value of the entry in a row of the store to x[d] of the shape, and back. x is as it was before
@@ -111,7 +112,7 @@ void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context
 bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 /* Makes scratch for the current graph. E_NOMEM. */
 int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b);
-/* The work of a node whose source is what the attention of the place `user` reads. */
+/* The work of a node whose source is what the attention of the site `user` reads. */
 void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *user);
 /* Why a layer's entries have no scores: returns the error, with its message. */
 int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
@@ -120,10 +121,11 @@ int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct 
 
 struct wnw__source;
 struct wnw_bridge_sample_of;
-/* Takes it of a sequence and what was fed after it, both in *live (sequence/sample_new.c). E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
- * then. */
+/* Takes the sample of a sequence. *sequence_cells has the cells of the sequence and of what was fed after it.
+ * E_ARG, E_NOT_OBSERVED, E_NOMEM: *out = NULL (sequence/sample_new.c). */
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
-                           const struct wnw__bridge_live *live, const struct wnw_bridge_sample_of *of);
+                           const struct wnw__bridge_sequence_cells *sequence_cells,
+                           const struct wnw_bridge_sample_of *of);
 /* Takes it in the layer of *obs, whose entries are there. */
 int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source,
                             struct wnw_observation *obs);
@@ -133,10 +135,11 @@ int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, struct wnw_observati
 /* ---- From what a policy sees of a sequence to fewer entries ---- */
 
 /* What is noted of token i of a sequence; NULL where nothing is, because the cache is gone. */
-static inline struct wnw__bridge_note *wnw__bridge_note_of(const struct wnw__bridge_live *live, int32_t i)
+static inline struct wnw__bridge_note *
+wnw__bridge_note_of(const struct wnw__bridge_sequence_cells *sequence_cells, int32_t i)
 {
-    const struct wnw__bridge_cache *c = live->cache;
-    return c->note ? &c->note[(int64_t)live->stream * c->n_cell + live->cell[i]] : NULL;
+    const struct wnw__bridge_cache *c = sequence_cells->cache;
+    return c->note ? &c->note[(int64_t)sequence_cells->stream * c->n_cell + sequence_cells->cell[i]] : NULL;
 }
 /* The threads of the context, for loops over layers and entries; NULL where there is one, or where they cannot be started
  * (sequence/sequence.c). */
