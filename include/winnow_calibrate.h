@@ -99,7 +99,7 @@ typedef struct wnw_calibration_text {
 typedef struct wnw_calibrate_params {
     uint32_t struct_size;
     wnw_effort effort;
-    const char *options; /* of the kind: "key=value,...", see wnw_calibration_options; NULL = defaults */
+    const char *options;               /* of the kind: "key=value,...", as of --set; NULL = defaults */
     const wnw_calibration_text *texts; /* [n_texts] */
     int32_t n_texts;
     uint32_t seed;          /* of everything that is drawn at random; default 42 */
@@ -152,12 +152,6 @@ WNW_API const char *wnw_calibration_profile(const wnw_calibration *c, int32_t i,
  * head, importance, far), srh has "dump" (CSV: probe, layer, head, semantic, traditional) and "probes" (JSONL: id,
  * prompt_tokens, target_first, target_len, generated_tokens). */
 WNW_API const char *wnw_calibration_output(const wnw_calibration *c, const char *name);
-
-/* Names of the kinds; NULL past the end. Static. */
-WNW_API const char *wnw_calibration_kind_name(int32_t i);
-/* Writes the options of a kind, one per line with range, default and meaning. *text is owned by the caller, who
- * releases it with wnw_free. E_ARG: there is no such kind. */
-WNW_API int wnw_calibration_options(const char *kind, char **text);
 
 /* What a file of another program is. */
 typedef struct wnw_import_params {

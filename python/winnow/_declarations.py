@@ -1392,8 +1392,6 @@ FUNCTIONS = {
     "wnw_cache_positions": (POINTER(c_int32), [POINTER(wnw_session), c_int32, c_int32]),
     "wnw_calibrate": (c_int, [POINTER(POINTER(wnw_calibration)), POINTER(wnw_model), c_char_p, POINTER(wnw_calibrate_params)]),
     "wnw_calibration_free": (None, [POINTER(wnw_calibration)]),
-    "wnw_calibration_kind_name": (c_char_p, [c_int32]),
-    "wnw_calibration_options": (c_int, [c_char_p, POINTER(c_char_p)]),
     "wnw_calibration_output": (c_char_p, [POINTER(wnw_calibration), c_char_p]),
     "wnw_calibration_profile": (c_char_p, [POINTER(wnw_calibration), c_int32, POINTER(c_char_p)]),
     "wnw_chat_answer": (c_int, [POINTER(wnw_chat), POINTER(c_int32), c_int32]),
