@@ -74,13 +74,13 @@ struct wnw__bridge_site {
 /* What a policy wants to have noted, and what was seen last. */
 struct wnw__bridge_watch {
     wnw_registry *registry; /* parts of the program; NULL: none */
-    wnw_policy *policy;   /* NULL: nothing is noted */
-    char *automatic;      /* what chooses it for each prompt (wnw_automatic); NULL: it is always this one */
-    wnw_profile *profile; /* NULL = none */
+    wnw_policy *policy;     /* NULL: nothing is noted */
+    char *automatic;        /* what chooses it for each prompt (wnw_automatic); NULL: it is always this one */
+    wnw_profile *profile;   /* NULL = none */
     wnw_size size;
     wnw_needs needs;
-    bool by_itself; /* compresses when a prompt has ended; else when the program says so */
-    int32_t chunk;  /* while a prompt is read, too, after this number of tokens; 0: not */
+    bool by_itself;     /* compresses when a prompt has ended; else when the program says so */
+    int32_t chunk;      /* while a prompt is read, too, after this number of tokens; 0: not */
     int32_t chunk_next; /* of policies that are set from now on */
     struct wnw__bridge_sequence_cells {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
@@ -88,9 +88,9 @@ struct wnw__bridge_watch {
         int32_t *cell;    /* [n] of the sequence, in the order in which they were written */
         int32_t n_prefix; /* the first of them, which a policy sees, protects and does not count; mostly 0 */
         const struct wnw_bridge_sample
-            *sample;                  /* of what was fed again (sequence/sample.c); NULL: nothing was */
-    } last;                           /* the sequence of the last row of the last batch, with that row */
-    struct wnw__bridge_site *sites;   /* [n_site] of the current graph, in its order */
+            *sample;                /* of what was fed again (sequence/sample.c); NULL: nothing was */
+    } last;                         /* the sequence of the last row of the last batch, with that row */
+    struct wnw__bridge_site *sites; /* [n_site] of the current graph, in its order */
     int32_t n_site, cap_site;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
