@@ -143,11 +143,8 @@ static int check_policy(struct app_keep *keep, const struct app_args *args)
 {
     const bool sized = keep->size.kind != WNW_SIZE_NONE;
     const char *recipe;
-    int rc = find_recipe(keep, args, &recipe);
-    if (rc == APP_OK)
-        rc = app_auto_check(recipe);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(find_recipe(keep, args, &recipe));
+    WNW_TRY(app_auto_check(recipe));
     keep->automatic = app_is_auto(recipe);
     if (keep->automatic) { /* every policy of the table needs a size, and works in every phase in which it is chosen */
         if (!asks_quality(args))
@@ -252,10 +249,9 @@ static int choose_keeping(struct app_keep *keep, const struct app_args *args, co
     const double q = args->keep_quality;
     keep->choice = wnw_policy_choice_default();
     int status = wnw_policy_choose_quality(&keep->choice, facts, keep->profile, q);
-    const int rc =
-        status == WNW_OK ? app_keep_recipe(&keep->recipe, keep->choice.recipe, q) : app_fail_status(status);
-    if (rc != APP_OK)
-        return rc;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    WNW_TRY(app_keep_recipe(&keep->recipe, keep->choice.recipe, q));
     keep->choice.recipe = keep->recipe;
     status = wnw_policy_parse(&keep->policy, keep->recipe, NULL);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
@@ -294,9 +290,11 @@ static int choose_policy(struct app_keep *keep, const struct app_keep_of *of)
         keep->run.phase = facts.phase = WNW_PHASE_CHUNK;
         keep->run.chunk = keep->own_chunk;
     }
-    const int rc = asks_quality(of->args) ? choose_keeping(keep, of->args, &facts)
-                                          : app_auto_choose(&keep->policy, &keep->choice, &facts);
-    return rc == APP_OK ? app_keep_allowed(keep->policy, &keep->run, app_keep_when(of->args)) : rc;
+    if (asks_quality(of->args))
+        WNW_TRY(choose_keeping(keep, of->args, &facts));
+    else
+        WNW_TRY(app_auto_choose(&keep->policy, &keep->choice, &facts));
+    return app_keep_allowed(keep->policy, &keep->run, app_keep_when(of->args));
 }
 
 /* Whether the policy looks at numbers that the cache keeps with entries. They go with rules that are over. */
