@@ -213,6 +213,17 @@ static double size_in_entries(const struct app_keep *keep, const struct app_keep
     return 0;
 }
 
+/* What messages call the policy. *own is released with wnw_free. */
+static const char *name_of(const struct app_keep *keep, const struct app_args *args, char **own)
+{
+    *own = NULL;
+    if (args->policy)
+        return args->policy;
+    if (keep->automatic)
+        return asks_quality(args) ? "for --keep-quality" : "auto";
+    return keep->policy ? app_policy_text(keep->policy, own) : "full"; /* a stored document has its recipe */
+}
+
 static int load_profile(struct app_keep *keep, struct app_text *remarks, const struct app_keep_of *of)
 {
     wnw_needs needs = wnw_policy_needs(keep->policy);
@@ -224,13 +235,9 @@ static int load_profile(struct app_keep *keep, struct app_text *remarks, const s
     const bool wants = needs.flags & WNW_NEED_PROFILE;
     const uint32_t for_masks = wnw_heads_profiles(of->args->mask_heads);
     const bool policy_lacks = !for_masks || (wants && needs.profiles & for_masks);
-    char user[96], *own = NULL; /* a stored document has its recipe without an argument */
+    char user[96], *own;
     snprintf(user, sizeof user, "%s %.60s", policy_lacks ? "policy" : "--mask-heads",
-             !policy_lacks      ? of->args->mask_heads
-             : of->args->policy ? of->args->policy
-             : keep->automatic  ? asks_quality(of->args) ? "for --keep-quality" : "auto"
-             : keep->policy     ? app_policy_text(keep->policy, &own)
-                                : "full");
+             policy_lacks ? name_of(keep, of->args, &own) : of->args->mask_heads);
     wnw_free(own);
     return app_profile_load(&keep->profile, remarks, of->model,
                             &(struct app_profile_want){.given = of->args->profile,
