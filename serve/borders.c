@@ -146,7 +146,7 @@ void serve_borders_restore(struct serve_watched *w, int32_t seq, const struct se
             add(b, h.n_tokens, x->borders + at, (size_t)h.bytes);
         REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, -1, -1);
     }
-    b->restored = w->blind || llama_model_n_swa(llama_get_model(w->ctx)) > 0; /* others can be cut anywhere */
+    b->restored = w->unmatched || llama_model_n_swa(llama_get_model(w->ctx)) > 0; /* others can be cut anywhere */
 }
 
 /* ---- Going back ---- */
@@ -155,7 +155,7 @@ int32_t serve_borders_first(const struct serve_watched *w, int32_t seq)
 {
     enum { SPARE = 2 };
     const llama_pos pos = REAL(llama_memory_seq_pos_min)(llama_get_memory(w->ctx), seq);
-    if (w->blind || pos <= 0 || llama_model_n_swa(llama_get_model(w->ctx)) == 0)
+    if (w->unmatched || pos <= 0 || llama_model_n_swa(llama_get_model(w->ctx)) == 0)
         return pos;
     return pos > SPARE ? pos - SPARE : 0;
 }
@@ -193,7 +193,7 @@ size_t serve_borders_common(struct serve_watched *w, const void *tokens, size_t 
     if (seq < 0 || !w->borders[seq].restored)
         return n;
     const int32_t first = serve_borders_first(w, seq), n_swa = llama_model_n_swa(llama_get_model(w->ctx));
-    const bool all = !w->blind && (first <= 0 || n >= (size_t)n_held(w, seq));
+    const bool all = !w->unmatched && (first <= 0 || n >= (size_t)n_held(w, seq));
     w->goes_back_seq = seq;
     if (all) /* windows have what the next token sees */
         w->goes_back_to = n < (size_t)n_held(w, seq) ? (int32_t)n : n_held(w, seq);

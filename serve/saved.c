@@ -132,7 +132,7 @@ static int take_notes(struct serve_slot_read *x, const struct serve_watched *w, 
                       const int32_t *notes, size_t n_notes)
 {
     struct serve_slot_file *file = &x->file;
-    file->n_at = !w->blind && serve_watched_removed(w, seq) > 0 ? file->n_sequence : 0;
+    file->n_at = !w->unmatched && serve_watched_removed(w, seq) > 0 ? file->n_sequence : 0;
     x->notes = malloc((n_notes + (size_t)file->n_at) * sizeof *notes + 1);
     if (!x->notes)
         return wnw__fail(WNW_E_NOMEM, "no memory for its tokens");
@@ -152,7 +152,7 @@ static int take_slot(struct serve_slot_read *x, int32_t *n_tokens, const struct 
     WNW_TRY(check_files());
     file->n_tokens = n_notes;
     WNW_TRY(serve_restore_count(n_tokens, notes, n_notes));
-    if (w->blind)
+    if (w->unmatched)
         file->n_sequence = *n_tokens;
     else
         describe(file, w, seq);
@@ -183,7 +183,7 @@ void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, in
 {
     struct serve_slot_read slot;
     int32_t n_tokens;
-    if (replaced && !w->blind && serve_settings()->park_ratio > 0.0)
+    if (replaced && !w->unmatched && serve_settings()->park_ratio > 0.0)
         serve_compress_parked(w, seq);
     int rc = take_slot(&slot, &n_tokens, w, seq, notes, n_notes);
     if (rc == WNW_OK && !serve_borders_save(&slot, w, seq, n_tokens))
@@ -203,11 +203,11 @@ static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *
     int32_t n_known;
     const int32_t *ids = serve_watched_tokens(w, seq, &n_known);
     const int32_t n_removed = serve_watched_removed(w, seq);
-    if (w->blind)
+    if (w->unmatched)
         n_known = REAL(llama_memory_seq_pos_max)(llama_get_memory(w->ctx), seq) + 1;
     bool known = n_known > 0 && n_known >= w->held[seq].n_unknown;
     *n = (size_t)(n_known + n_removed);
-    if (n_removed > 0 || w->blind)
+    if (n_removed > 0 || w->unmatched)
         ids = serve_stretch_said(w, seq, n_known + n_removed);
     known = known && ids;
     for (size_t i = 0; known && i < *n; i++)
@@ -301,7 +301,7 @@ static bool note_tokens(struct serve_watched *w, const struct serve_slot_read *x
 /* Puts what was read into a slot. Returns the file's bytes, 0 on failure. */
 static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq, int32_t *notes)
 {
-    if (!w->blind) {
+    if (!w->unmatched) {
         serve_sequences_rm(&w->sequences, seq, -1, -1); /* libllama replaces the sequence */
         serve_watched_lose(w, seq, 0);
         serve_watched_bury(w);
@@ -312,7 +312,7 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
     const bool good = note_tokens(w, x, seq) && set_state(w, x, seq);
     if (good)
         memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
-    if (!w->blind) {
+    if (!w->unmatched) {
         w->held[seq] = good ? held_of(&x->file) : (struct serve_held){0};
         serve_watched_report(w, seq);
         serve_watched_tell(w, false, false);

@@ -35,7 +35,7 @@ static const char *why_not(const struct serve_watched *w)
     const enum llama_rope_type rope = llama_model_rope_type(m);
     if (!serve_settings()->makes_room)
         return "the server was started without it: winnow serve --when-full compress";
-    if (w->blind)
+    if (w->unmatched)
         return "the model has recurrent layers, from which nothing can be removed";
     if (llama_model_n_swa(m) > 0)
         return "the model has layers with a sliding window, whose positions cannot be moved";
@@ -81,7 +81,7 @@ int32_t serve_stretch_length(const struct serve_watched *w)
 bool serve_stretch_say(struct serve_watched *w, int32_t seq, int32_t at, const int32_t *ids, int32_t n)
 {
     struct serve_said *s = &w->said[seq];
-    if ((w->most == 0 && !w->blind) || n == 0)
+    if ((w->most == 0 && !w->unmatched) || n == 0)
         return true;
     if (at > s->n || at + n > s->room) {
         const int32_t room = at + n > s->room / 2 * 3 ? at + n + 256 : s->room / 2 * 3;

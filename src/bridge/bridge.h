@@ -48,9 +48,9 @@ struct wnw__bridge_tensor {
     struct wnw__bridge_layer *layer;
 };
 
-/* What graphs show of the attentions over a layer and what comes before and after them (graph/facts.c). A layer may have
+/* What graphs show of the attentions over a layer and what comes before and after them (graph/layer_info.c). A layer may have
  * several readers: its own attention, the first, and those of layers without a cache of their own. Tensors are the model's. */
-struct wnw__bridge_facts {
+struct wnw__bridge_layer_info {
     int32_t n_reader; /* 0: nothing is known yet */
     /* The following are of the layer's own attention. */
     int32_t n_head; /* query heads */
@@ -100,7 +100,7 @@ struct wnw__bridge_layer {
         *wrap; /* on a wrapped device (wrap/wrap.h), which has its entries; NULL: they are in `rows` */
     const struct wnw__bridge_far *far; /* what that device does; NULL: it is none */
 
-    struct wnw__bridge_facts facts;     /* while there is a policy */
+    struct wnw__bridge_layer_info info; /* while there is a policy */
     struct wnw__bridge_queries queries; /* that a policy wants to see */
 };
 
@@ -269,7 +269,7 @@ struct wnw__proj;          /* observe/projnorm.h */
 struct wnw__team;          /* forward/team.h */
 
 /* An attention of the current graph over a layer that policies act on. */
-struct wnw__bridge_place {
+struct wnw__bridge_site {
     struct wnw__bridge_backend *b;
     struct wnw__bridge_layer *layer;
     struct ggml_tensor *node,
@@ -291,7 +291,7 @@ struct wnw__bridge_watch {
     bool by_itself; /* compresses when a prompt has ended; else when the program says so */
     int32_t chunk;  /* while a prompt is read, too, after this number of tokens; 0: not */
     int32_t chunk_next; /* of policies that are set from now on */
-    struct wnw__bridge_live {
+    struct wnw__bridge_sequence_cells {
         struct wnw__bridge_cache *cache; /* NULL: nothing yet */
         int32_t stream, n, room;
         int32_t *cell;    /* [n] of the sequence, in the order in which they were written */
@@ -299,8 +299,8 @@ struct wnw__bridge_watch {
         const struct wnw_bridge_sample
             *sample;                  /* of what was fed again (sequence/sample.c); NULL: nothing was */
     } last;                           /* the sequence of the last row of the last batch, with that row */
-    struct wnw__bridge_place *places; /* [n_place] of the current graph, in its order */
-    int32_t n_place, cap_place;
+    struct wnw__bridge_site *sites;   /* [n_site] of the current graph, in its order */
+    int32_t n_site, cap_site;
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
     struct wnw__buffer gate_room;      /* scratch of gates on hidden states (sequence/gates.c) */

@@ -33,23 +33,23 @@ int wnw__bridge_add_needs(wnw_needs *to, const wnw_needs *more);
 void wnw__bridge_watch_clear(struct wnw__bridge_watch *w);
 void wnw__bridge_watch_free(struct wnw__bridge_watch *w);
 
-/* ---- What a graph shows of the attentions over layers that policies act on (graph/facts.c) ---- */
+/* ---- What a graph shows of the attentions over layers that policies act on (graph/layer_info.c) ---- */
 
 /* Lists the attentions of a graph over layers that policies act on, and learns of each such layer what the graph shows.
  * E_NOMEM. */
-int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+int wnw__bridge_sites_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
 bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
-/* The place of an attention's node; NULL if policies do not act on its layer. */
-const struct wnw__bridge_place *wnw__bridge_place_of(const struct wnw__bridge_backend *b,
-                                                     const struct ggml_tensor *node);
+/* The site of an attention's node; NULL if policies do not act on its layer. */
+const struct wnw__bridge_site *wnw__bridge_site_of(const struct wnw__bridge_backend *b,
+                                                   const struct ggml_tensor *node);
 /* The rotation's mode for a text. Where a token has several positions, for images, those of a text are equal, and pairs are
  * turned as with one. */
 int32_t wnw__bridge_rope_mode(const struct ggml_tensor *rope);
 /* Whether the rotation is that of ggml_rope_ext with one frequency per pair and no mixing of scales. */
 bool wnw__bridge_is_plain_rope(const struct ggml_tensor *rope);
 /* Writes the angle of each pair in radians per position to theta[n_rot / 2]; the layer's queries turn by plain RoPE. */
-void wnw__bridge_theta(const struct wnw__bridge_facts *f, float *theta);
+void wnw__bridge_theta(const struct wnw__bridge_layer_info *f, float *theta);
 
 /* The product of a weight with hidden states that makes the keys which a store writes; the states, [n_embd, n_row] without
  * gaps, are its second source until it has run: what the layer's attention reads. NULL: the graph does not show it, as where
@@ -89,7 +89,7 @@ void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context
 bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 /* Makes scratch for the current graph. E_NOMEM. */
 int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b);
-/* The work of a node whose source is what the attention of the place `user` reads. */
+/* The work of a node whose source is what the attention of the site `user` reads. */
 void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *user);
 /* Why a layer's entries have no scores: returns the error, with its message. */
 int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
@@ -114,10 +114,11 @@ void wnw__bridge_watch_fail(struct wnw__bridge_backend *b);
 
 struct wnw__source;
 struct wnw_bridge_sample_of;
-/* Takes it of a sequence and what was fed after it, both in *live (sequence/sample_new.c). E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
- * then. */
+/* Takes the sample of a sequence. *sequence_cells has the cells of the sequence and of what was fed after it.
+ * E_ARG, E_NOT_OBSERVED, E_NOMEM: *out = NULL (sequence/sample_new.c). */
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
-                           const struct wnw__bridge_live *live, const struct wnw_bridge_sample_of *of);
+                           const struct wnw__bridge_sequence_cells *sequence_cells,
+                           const struct wnw_bridge_sample_of *of);
 /* Takes it in the layer of *obs, whose entries are there. */
 int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source,
                             struct wnw_observation *obs);
@@ -127,14 +128,16 @@ int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, struct wnw_observati
 /* ---- From what a policy sees of a sequence to fewer entries ---- */
 
 /* What is noted of token i of a sequence; NULL where nothing is, because the cache is gone. */
-static inline struct wnw__bridge_note *wnw__bridge_note_of(const struct wnw__bridge_live *live, int32_t i)
+static inline struct wnw__bridge_note *
+wnw__bridge_note_of(const struct wnw__bridge_sequence_cells *sequence_cells, int32_t i)
 {
-    const struct wnw__bridge_cache *c = live->cache;
-    return c->note ? &c->note[(int64_t)live->stream * c->n_cell + live->cell[i]] : NULL;
+    const struct wnw__bridge_cache *c = sequence_cells->cache;
+    return c->note ? &c->note[(int64_t)sequence_cells->stream * c->n_cell + sequence_cells->cell[i]] : NULL;
 }
 /* Drops what the policy does not keep of a sequence (watch/plan.c). On failure nothing is dropped, unless memory runs out
  * while entries are. */
-int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live);
+int wnw__bridge_compress(struct wnw__bridge_backend *b,
+                         const struct wnw__bridge_sequence_cells *sequence_cells);
 /* The same of the sequence of the last row, by the policy that was set, chosen now where it is "auto". */
 int wnw__bridge_compress_last(struct wnw__bridge_backend *b);
 /* The threads of the context, for loops over layers and entries; NULL where there is one, or where they cannot be started

@@ -24,7 +24,7 @@ enum wnw__bridge_room {
 
 struct wnw__bridge_sequence {
     struct wnw__bridge_backend *b;
-    const struct wnw__bridge_live *live;
+    const struct wnw__bridge_sequence_cells *sequence_cells;
     struct wnw__shape shape;
     bool *left_alone;              /* [n_layer] of shape */
     struct wnw__score_form *forms; /* [n_layer] of shape */
@@ -35,7 +35,7 @@ struct wnw__bridge_sequence {
     int64_t *off;     /* [n_layer][n_head_kv] first entry of each head in its layer's arrays */
     struct wnw__bridge_list {
         int32_t *pos, *row; /* place among the sequence's tokens; row of the store within its head */
-        int32_t *scratch;   /* [live->n] */
+        int32_t *scratch;   /* [sequence_cells->n] */
         int32_t n_settled;  /* first entries of every head that a recursive policy has settled */
     } * list;               /* [n_layer] */
     int32_t *rank;          /* [n_rank] place of a cell's token, -1 = of another sequence */
@@ -57,7 +57,8 @@ const struct wnw__bridge_layer *wnw__bridge_some_layer(const struct wnw__bridge_
 /* Lists the entries in the layers with the shape of `like`. The caller releases *s, after a failure too. E_NOMEM,
  * E_UNSUPPORTED: policies do not work on that shape. */
 int wnw__bridge_sequence_list(struct wnw__bridge_sequence *s, struct wnw__bridge_backend *b,
-                              const struct wnw__bridge_live *live, const struct wnw__bridge_layer *like);
+                              const struct wnw__bridge_sequence_cells *sequence_cells,
+                              const struct wnw__bridge_layer *like);
 void wnw__bridge_sequence_release(struct wnw__bridge_sequence *s);
 
 static inline int64_t wnw__bridge_head(const struct wnw__bridge_sequence *s, int32_t il, int32_t ih)
@@ -67,7 +68,7 @@ static inline int64_t wnw__bridge_head(const struct wnw__bridge_sequence *s, int
 /* The number of a head among those of all streams of its layer. */
 static inline int32_t wnw__bridge_head_of_all(const struct wnw__bridge_sequence *s, int32_t ih)
 {
-    return s->live->stream * s->shape.n_head_kv + ih;
+    return s->sequence_cells->stream * s->shape.n_head_kv + ih;
 }
 
 /* Converts the key or value of the entry in a row of the store to x[d] of the shape, and back. x is as it was before

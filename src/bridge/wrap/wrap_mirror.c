@@ -135,9 +135,9 @@ int wnw__wrap_mirror_begin(struct wnw__bridge_backend *b, struct wnw__bridge_cac
         if (!wnw__bridge_acts_on(b, l))
             continue;
         WNW_TRY(fetch_layer(l));
-        WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->facts.factors));
+        WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->info.factors));
         if (wnw_policy_needs(b->watch.policy).flags & WNW_NEED_PROJ_NORM)
-            WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->facts.wo));
+            WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->info.wo));
     }
     return WNW_OK;
 }
