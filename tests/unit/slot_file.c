@@ -264,18 +264,18 @@ static void test_order(void **state)
     for (int i = 0; i < 3; i++) {
         struct made m = {
             .n_tokens = 9, .n_cells = 9, .n_layers = LAYERS, .turned = i == 1, .ext_bytes = i == 2 ? 12 : 0};
-        struct state *keep_rule = make(&m);
+        struct state *want = make(&m);
         m.pos = mixed;
         struct state *s = make(&m);
         const struct serve_slot_form form = form_of(&m);
         assert_int_equal(check(s, &m), WNW_E_FORMAT);
         assert_int_equal(serve_slot_state_sort(s->bytes, s->n, &form), WNW_OK);
-        assert_int_equal(s->n, keep_rule->n);
-        assert_memory_equal(s->bytes, keep_rule->bytes, keep_rule->n);
+        assert_int_equal(s->n, want->n);
+        assert_memory_equal(s->bytes, want->bytes, want->n);
         assert_int_equal(serve_slot_state_sort(s->bytes, s->n, &form), WNW_OK);
-        assert_memory_equal(s->bytes, keep_rule->bytes, keep_rule->n);
+        assert_memory_equal(s->bytes, want->bytes, want->n);
         assert_int_equal(serve_slot_state_sort(s->bytes, s->n - 1, &form), WNW_E_FORMAT);
-        free(keep_rule);
+        free(want);
         free(s);
     }
 }
