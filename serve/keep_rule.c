@@ -12,6 +12,17 @@ bool serve_is_automatic(const struct serve_keep_rule *keep_rule)
     return wnw_automatic_is(keep_rule->recipe, NULL);
 }
 
+/* Policies that look with every query would need those of the chunks before, and those that thin blocks would have to know which ones are
+ * thinned. A quality is promised of whole prompts. */
+static bool can_chunk(const struct serve_keep_rule *keep_rule, const wnw_policy *policy)
+{
+    if (serve_is_automatic(keep_rule))
+        return strcmp(keep_rule->recipe, "auto") == 0;
+    return policy && !keep_rule->keeps_quality && !serve_looks_with_all(keep_rule) &&
+           !strstr(wnw_policy_string(policy), "+partition") &&
+           wnw_policy_allows(policy, WNW_PHASE_CHUNK, NULL);
+}
+
 int serve_keep_rule_set(struct serve_keep_rule *keep_rule, const char *recipe, wnw_policy **policy)
 {
     wnw_policy *parsed = NULL;
@@ -19,12 +30,14 @@ int serve_keep_rule_set(struct serve_keep_rule *keep_rule, const char *recipe, w
     snprintf(keep_rule->recipe, sizeof keep_rule->recipe, "%s", recipe);
     keep_rule->taken[0] = keep_rule->form[0] = '\0';
     keep_rule->needs = 0;
+    keep_rule->chunk = 0;
     if (!serve_keeps_all(keep_rule) && !serve_is_automatic(keep_rule)) {
         rc = wnw_policy_parse(&parsed, recipe, NULL);
         keep_rule->needs = rc == WNW_OK ? wnw_policy_needs(parsed).flags : UINT32_MAX;
     }
     const char *form = parsed ? wnw_policy_string(parsed) : "";
     keep_rule->keeps_quality = strstr(form, "+quality") != NULL;
+    keep_rule->chunks = can_chunk(keep_rule, parsed);
     if (strlen(form) < sizeof keep_rule->form)
         strcpy(keep_rule->form, form);
     if (policy)
