@@ -88,10 +88,10 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
 static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct part *rest,
                            const struct serve_rule *rule)
 {
+    if (!rule->want.keeps_quality || rest->size.kind == WNW_SIZE_NONE)
+        return rule->want.keeps_quality;
     const int64_t held = (w->held[seq].entries + w->row_entries - 1) / w->row_entries;
-    return rule->want.keeps_quality &&
-           (rest->size.kind == WNW_SIZE_NONE ||
-            (rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget));
+    return rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget;
 }
 
 /* Compresses by the rule, or by the fallback where it is known that the rule cannot be had. */
