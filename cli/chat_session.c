@@ -8,6 +8,7 @@
 
 #include "app/process.h"
 #include "app/stop.h"
+#include "base/err.h"
 #include "cli/stored.h"
 #include "winnow_method.h"
 
@@ -151,10 +152,9 @@ int cli_chat_take_stored(struct cli_chat *c, int32_t n)
 {
     const int32_t *tokens = wnw_chat_tokens(c->conversation.chat, NULL);
     c->job.keep.was_read = true;
-    int rc = app_job_prepare(&c->job);
-    if (rc == APP_OK)
-        rc = take_session(c, tokens, n);
-    return rc == APP_OK ? status_code(set_rules(c, true)) : rc;
+    WNW_TRY(app_job_prepare(&c->job));
+    WNW_TRY(take_session(c, tokens, n));
+    return status_code(set_rules(c, true));
 }
 
 /* ---- Going back ---- */

@@ -83,57 +83,15 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
     return rc;
 }
 
-/* The first token of `rest` that no compression has seen. */
-static int32_t already_compressed(const struct serve_watched *w, int32_t seq, const struct part *rest)
-{
-    const int32_t n = w->held[seq].n_done;
-    return n < rest->from ? rest->from : n < rest->to ? n : rest->to;
-}
-
 /* Whether earlier turns are left as they are. A quality rule may compress each token once: a second time would fall below the promised
  * quality. Earlier turns are only compressed again if they do not fit into a given size. */
 static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct part *rest,
                            const struct serve_rule *rule)
 {
+    if (!rule->want.keeps_quality || rest->size.kind == WNW_SIZE_NONE)
+        return rule->want.keeps_quality;
     const int64_t held = (w->held[seq].entries + w->row_entries - 1) / w->row_entries;
-    return rule->want.keeps_quality &&
-           (rest->size.kind == WNW_SIZE_NONE ||
-            (rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget));
-}
-
-/* A policy that looks with every query has only those of the last prompt. They would drop too much of earlier turns. So the policy
- * compresses only that prompt, if it is long enough. With a ratio, parts that were compressed before stay as they are, and the fallback
- * compresses the rest. A budget is divided by numbers of tokens. */
-static int compress_last(struct serve_watched *w, int32_t seq, const struct part *rest,
-                         const struct serve_rule *rule)
-{
-    const struct serve_held *s = &w->held[seq];
-    struct part old = *rest, last = *rest;
-    const bool leaves = keeps_previous(w, seq, rest, rule);
-    const int32_t n = rest->to - rest->from, at = s->at_prompt > rest->from ? s->at_prompt : rest->from;
-    old.to = last.from = rest->to - at < SERVE_LEAST_NEW ? rest->to : at;
-    if (leaves) {
-        old.from = old.to;
-    } else if (rest->size.kind == WNW_SIZE_BUDGET) {
-        const int64_t share = rest->size.budget * (old.to - old.from) / n;
-        old.size.budget = share > 0 ? share : 1;
-        last.size.budget = rest->size.budget - share > 0 ? rest->size.budget - share : 1;
-    } else {
-        old.from = already_compressed(w, seq, &old);
-    }
-    int rc = old.from < old.to ? compress_part(w, seq, &old, NULL) : WNW_OK;
-    if (rc == WNW_OK && last.from < last.to)
-        rc = compress_part(w, seq, &last, rule);
-    return rc;
-}
-
-static int compress_new(struct serve_watched *w, int32_t seq, const struct part *rest,
-                        const struct serve_rule *rule)
-{
-    struct part new = *rest;
-    if (w->held[seq].compressed && keeps_previous(w, seq, rest, rule))
-        new.from = already_compressed(w, seq, rest);
-    return new.from < new.to ? compress_part(w, seq, &new, rule) : WNW_OK;
+    return rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget;
 }
 
 /* Compresses by the rule, or by the fallback where it is known that the rule cannot be had. */
@@ -144,9 +102,19 @@ static int compress_by(struct serve_watched *w, int32_t seq, const struct part *
         serve_slots_count_fallback();
         return compress_part(w, seq, rest, NULL);
     }
-    if (serve_looks_with_all(&rule->want))
-        return compress_last(w, seq, rest, rule);
-    return compress_new(w, seq, rest, rule);
+    struct serve_turns turns = serve_compress_turns(w, seq);
+    turns.keeps_previous = keeps_previous(w, seq, rest, rule);
+    turns.all_queries = serve_looks_with_all(&rule->want);
+    turns.size = rest->size;
+    struct serve_turns_part parts[2];
+    const int32_t n = serve_turns_parts(parts, &turns);
+    int rc = WNW_OK;
+    for (int32_t i = 0; rc == WNW_OK && i < n; i++) {
+        const struct part part = {
+            .n_prefix = rest->n_prefix, .from = parts[i].from, .to = parts[i].to, .size = parts[i].size};
+        rc = compress_part(w, seq, &part, parts[i].fallback ? NULL : rule);
+    }
+    return rc;
 }
 
 /* Notes by what a slot was compressed. */

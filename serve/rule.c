@@ -27,3 +27,13 @@ int32_t serve_compress_header(const struct serve_watched *w, int32_t seq)
     const int32_t n_shared = serve_document_cells_shared(w, seq), n = w->rule[seq].want.n_protected;
     return n > n_shared ? n : n_shared;
 }
+
+struct serve_turns serve_compress_turns(const struct serve_watched *w, int32_t seq)
+{
+    const struct serve_held *s = &w->held[seq];
+    return (struct serve_turns){.n_header = serve_compress_header(w, seq),
+                                .n = w->sequences.of[seq].n,
+                                .n_done = s->n_done,
+                                .at_prompt = s->at_prompt,
+                                .compressed = s->compressed};
+}

@@ -33,11 +33,9 @@ static bool wants(wnw_sample_size *size, const struct serve_watched *w, int32_t 
 /* The first token from which on all of a slot are text that no compression has judged. */
 static int32_t first_new(const struct serve_watched *w, int32_t seq)
 {
-    const struct serve_held *s = &w->held[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
-    int32_t from = serve_compress_header(w, seq);
-    from = s->compressed && s->n_done > from ? s->n_done : from;
-    from = s->at_prompt > from ? s->at_prompt : from;
+    const struct serve_turns turns = serve_compress_turns(w, seq);
+    int32_t from = serve_turns_first_new(&turns);
     for (int32_t i = from; i < q->n; i++)
         from = q->token[i] < 0 ? i + 1 : from;
     return from;

@@ -385,9 +385,11 @@ static int set_lengths(struct work *w)
     int32_t most;
     WNW_TRY(wnw__look_fits(&most, w->c, longer > o->shortest ? longer : o->shortest));
     w->n_piece = wnw__effort_value(w->c, o->pieces, (struct wnw__by_effort){9, 3, 18});
-    w->longest = o->longest > 0 ? o->longest : most < 1400 ? most : 1400;
-    if (o->longest == 0 && w->longest < o->shortest)
-        w->longest = o->shortest;
+    w->longest = o->longest;
+    if (o->longest == 0) {
+        w->longest = most < 1400 ? most : 1400;
+        w->longest = w->longest < o->shortest ? o->shortest : w->longest;
+    }
     w->shortest = o->shortest > 0 ? o->shortest : (int32_t)((int64_t)w->longest * 3 / 7); /* 600 of 1400 */
     w->shortest = w->shortest > 0 ? w->shortest : 1;
     w->extra = wnw__effort_value(w->c, o->extra, (struct wnw__by_effort){2800, 2000, 5600});

@@ -104,7 +104,9 @@ static const struct ggml_tensor *projection_of(const struct wnw__bridge_backend 
 
 static const float *sinks_of(struct wnw__bridge_layer *l, const struct ggml_tensor *sinks)
 {
-    return !sinks ? NULL : l->far ? l->far->sinks(l, sinks) : sinks->data;
+    if (!sinks)
+        return NULL;
+    return l->far ? l->far->sinks(l, sinks) : sinks->data;
 }
 
 static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_site *p, struct ggml_cgraph *graph,

@@ -318,7 +318,9 @@ static int shift_of(const char *end, wnw_size_kind kind)
 {
     static const char suffixes[] = "KMG";
     const char *suffix = kind == WNW_SIZE_BYTES && *end ? strchr(suffixes, *end) : NULL;
-    return !*end ? 0 : suffix && !end[1] ? 10 * (int)(suffix - suffixes + 1) : -1;
+    if (!*end)
+        return 0;
+    return suffix && !end[1] ? 10 * (int)(suffix - suffixes + 1) : -1;
 }
 
 /* A number of the environment, which is all of the variable, within bounds. */
