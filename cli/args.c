@@ -200,6 +200,9 @@ APP_GROUP(cli_group_man, "Output", man_options);
             "layers of the model for each of these devices, as 12,12,6", AT(layers), 0, 0, NULL         \
     }
 
+static const struct app_option device_options[] = {DEVICE_OPTIONS};
+APP_GROUP(cli_group_devices, "Devices", device_options);
+
 static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},
@@ -217,6 +220,9 @@ static const struct app_option serve_options[] = {
     {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "no cap",
      "most bytes of keys and values of all slots, suffix K, M or G; requests that do not fit are refused",
      AT(app.kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+    {"evict", 0, APP_TEXT, "WHEN", NULL, "end; chunk, where a prompt would not fit --kv-bytes",
+     "when a prompt is compressed: end (once it was read), chunk[:C] (after C tokens, 512 unless given)",
+     AT(app.evict), 0, 0, NULL},
     DEVICE_OPTIONS,
     {"slots", 0, APP_INT, "N", "4", NULL, "requests answered at the same time", AT(slots), 1, 64, "1 to 64"},
     {"context", 0, APP_INT, "N", "8192", NULL,

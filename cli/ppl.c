@@ -8,6 +8,7 @@
 #include "app/options.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/on_devices.h"
 #include "winnow.h"
 
 #include <jansson.h>
@@ -75,7 +76,7 @@ static int read_text(struct app_job *job, int32_t *n_text)
     }
     const bool asked = job->args->n != APP_UNSET;
     job->n_tokens = asked && job->args->n < n ? (int32_t)job->args->n : n;
-    if (job->n_tokens > job->info.n_ctx_train && !(asked && app_job_is_endless(job))) {
+    if (job->n_tokens > job->info.n_ctx_train && !(asked && app_keep_is_endless(&job->keep))) {
         /* Without -n the text is cut to the context; a value of -n beyond the context is refused. */
         if (asked)
             return app_fail(APP_BAD_INPUT, "-n %d is more than the model's context of %d tokens",
@@ -98,13 +99,13 @@ static int prefix_length(const struct app_job *job, int32_t *prefix)
 {
     const int64_t asked = ((const struct cli_args *)job->args)->prefix;
     if (asked == APP_UNSET) {
-        *prefix = wnw_policy_is_full(job->policy) ? 0 : job->n_tokens / 2;
+        *prefix = wnw_policy_is_full(job->keep.policy) ? 0 : job->n_tokens / 2;
         return APP_OK;
     }
     if (asked >= job->n_tokens)
         return app_fail(APP_BAD_INPUT, "--prefix %lld leaves nothing to score of %d tokens; give less",
                         (long long)asked, job->n_tokens);
-    if (asked == 0 && !wnw_policy_is_full(job->policy))
+    if (asked == 0 && !wnw_policy_is_full(job->keep.policy))
         return app_fail(APP_BAD_INPUT, "--prefix 0 leaves nothing to compress; give at least 1");
     *prefix = (int32_t)asked;
     return APP_OK;
@@ -128,6 +129,25 @@ static int evaluate(struct app_job *job, int32_t prefix, struct score *sc)
     return rc;
 }
 
+/* The same on --devices. */
+static int evaluate_on_devices(struct cli_on_devices *d, struct app_job *job, int32_t prefix,
+                               struct score *sc)
+{
+    int rc = cli_on_devices_begin(d, job, (const struct cli_args *)job->args, 0);
+    if (rc == APP_OK && prefix > 0) {
+        rc = cli_on_devices_read_first(d, job, prefix);
+        if (rc == APP_OK)
+            score_next(sc, app_sequence_logits(d->sequence), job->tokens[prefix]);
+    }
+    sc->next = job->tokens + prefix + 1;
+    sc->n_next = job->n_tokens - prefix - 1;
+    if (rc == APP_OK)
+        rc = cli_on_devices_read(d, job, prefix, job->n_tokens, on_logits, sc);
+    if (rc == APP_OK && prefix == 0)
+        cli_on_devices_measure(d, job);
+    return rc;
+}
+
 static int print_result(const struct app_job *job, int32_t prefix, const struct score *sc)
 {
     const double mean = sc->nll / sc->n_scored;
@@ -139,13 +159,14 @@ static int print_result(const struct app_job *job, int32_t prefix, const struct 
                (double)job->kv_bytes_full / 1048576.0);
         return app_finish_stdout();
     }
-    json_t *o = json_pack(
-        "{s:f, s:f, s:i, s:i, s:o, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:o*, s:o*}", "ppl", exp(mean),
-        "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens", (int)prefix, "text_tokens",
-        sc->n_text < 0 ? json_null() : json_integer(sc->n_text), "policy", wnw_policy_string(job->policy),
-        "kept_tokens_mean", job->kept_mean, "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
-        (json_int_t)job->kv_bytes, "load_ms", job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms",
-        job->compress_ms, "choice", app_job_choice(job), "chunks", app_job_chunks(job));
+    json_t *o =
+        json_pack("{s:f, s:f, s:i, s:i, s:o, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:o*, s:o*}", "ppl",
+                  exp(mean), "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens",
+                  (int)prefix, "text_tokens", sc->n_text < 0 ? json_null() : json_integer(sc->n_text),
+                  "policy", wnw_policy_string(job->keep.policy), "kept_tokens_mean", job->kept_mean,
+                  "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes", (json_int_t)job->kv_bytes,
+                  "load_ms", job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms,
+                  "choice", app_job_choice(job), "chunks", app_job_chunks(job));
     return app_print_json(o);
 }
 
@@ -153,6 +174,8 @@ int cli_ppl(const struct app_args *args)
 {
     struct app_job job;
     struct score sc = {0};
+    struct cli_on_devices devices = {.sequence = NULL};
+    const struct cli_args *own = (const struct cli_args *)args;
     int32_t prefix = 0;
     if (args->evict_every)
         return app_fail(APP_BAD_INPUT, "ppl generates nothing; leave out --evict-every");
@@ -162,16 +185,18 @@ int cli_ppl(const struct app_args *args)
                         "it out");
     int rc = app_job_check(&job, args);
     if (rc == APP_OK)
+        rc = cli_on_devices_check(own);
+    if (rc == APP_OK)
         rc = app_job_open(&job);
     if (rc == APP_OK)
         rc = read_text(&job, &sc.n_text);
     if (rc == APP_OK)
         rc = prefix_length(&job, &prefix);
-    if (rc == APP_OK)
+    if (rc == APP_OK && !own->devices)
         rc = app_job_session(&job);
     if (rc == APP_OK) {
         sc.n_vocab = job.info.n_vocab;
-        rc = evaluate(&job, prefix, &sc);
+        rc = own->devices ? evaluate_on_devices(&devices, &job, prefix, &sc) : evaluate(&job, prefix, &sc);
     }
     if (rc == APP_OK) {
         app_job_notes(&job);
@@ -182,6 +207,7 @@ int cli_ppl(const struct app_args *args)
                      args->n == APP_UNSET ? ", the model's context" : "");
         rc = print_result(&job, prefix, &sc);
     }
+    cli_on_devices_end(&devices);
     app_job_close(&job);
     return rc;
 }

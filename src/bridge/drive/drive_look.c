@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a graph shows of its layers with a cache, and whether the engine's attention does the same. */
 #include "bridge/drive/drive_impl.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/graph/graph.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/graph/graph.h"
 
 #include "model/rope.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Nodes of libllama's graphs as winnow's operations. */
 #include "base/vectors.h"
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "observe/input_gate_score.h"
 #include "profile/profile.h"

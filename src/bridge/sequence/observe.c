@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A sequence under libllama as a source shows it (observe/source.h): entries by the order of their tokens, which takes the
  * place of positions, and what was noted while graphs ran. */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "base/parallel.h"
 #include "bridge/sequence/track.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "bridge/sequence/track.h"
 #include "kernel/kernel.h"

@@ -6,7 +6,7 @@
  */
 #include "bridge/sequence/sample.h"
 #include "base/err.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 #include "observe/queries.h"
 #include "observe/window.h"
 #include "winnow_bridge.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Taking a sample of a sequence (sequence/sample.c): which tokens it has, and their attention in each layer that policies act on. */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "bridge/sequence/sample.h"
 #include "observe/source.h"

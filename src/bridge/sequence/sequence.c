@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/sequence/sequence.h"
 
 #include "base/parallel.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 #include "forward/team.h"
 #include "kernel/kernel.h"
 

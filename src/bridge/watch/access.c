@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What programs see of a context's cache, and dropping entries: winnow_bridge.h. */
 #include "base/err.h"
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "winnow_bridge.h"
 
 #include <stdlib.h>

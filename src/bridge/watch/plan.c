@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Layers of one shape are planned together. A size in entries or a ratio applies to each of these groups. Bytes are divided by
  * the size of an entry in all layers of each group. */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 
 #include "observe/source.h"
 #include "policy/policy.h"

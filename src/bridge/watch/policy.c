@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 
 #include "base/strings.h"
 #include "bridge/sequence/track.h"

@@ -3,8 +3,7 @@
  * and freeing the cells that the program names (winnow_bridge.h). */
 #include "base/err.h"
 #include "base/vectors.h"
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/sequence/sample.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"

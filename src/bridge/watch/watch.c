@@ -8,7 +8,7 @@
  * Cells are identified by the order in which they were written. Positions would not do: a backend does not see
  * libllama's, and shifts change them.
  */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 
 #include "bridge/sequence/track.h"
 #include "policy/policy.h"

@@ -3,7 +3,7 @@
  * A plan for layers on X. Their entries are fetched into the host's cache, which planning and dropping know (watch/plan.c).
  * What these changed there is done on X afterwards: entries that went are dropped, and those that were written into are sent back.
  */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 
 #include <math.h>

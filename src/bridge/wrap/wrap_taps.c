@@ -4,7 +4,7 @@
  * libllama uses their memory again within the graph. So X copies them while it computes, and the host reads the copies afterwards.
  */
 #include "base/parallel.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/sequence/track.h"
 #include "bridge/wrap/wrap.h"
 
