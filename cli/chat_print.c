@@ -43,8 +43,8 @@ void cli_chat_print_start(struct cli_chat *c)
                 c->n_read);
     } else
         fprintf(stderr, ", %s",
-                wnw_policy_is_full(c->job.policy) && !c->job.automatic ? "all entries kept"
-                                                                       : "turns are compressed");
+                wnw_policy_is_full(c->job.keep.policy) && !c->job.keep.automatic ? "all entries kept"
+                                                                                 : "turns are compressed");
     fputs("\n/help lists commands, Ctrl-D ends.\n", stderr);
 }
 
@@ -81,8 +81,8 @@ void cli_chat_print_stats(struct cli_chat *c)
     fprintf(stderr, "entries   %.1f per head\n", c->job.session ? c->job.kept_mean : 0.0);
     fprintf(stderr, "memory    %.2f MiB, full %.2f MiB\n", (double)c->job.kv_bytes / 1048576.0,
             (double)c->job.kv_bytes_full / 1048576.0);
-    fprintf(stderr, "policy    %s\n", app_policy_text(c->job.policy, &own));
-    print_size(&c->job.size);
+    fprintf(stderr, "policy    %s\n", app_policy_text(c->job.keep.policy, &own));
+    print_size(&c->job.keep.size);
     fprintf(stderr, "reading   %.1f tokens/s\n", per_second(c->n_turn_read, c->read_ms));
     fprintf(stderr, "answering %.1f tokens/s\n", per_second(c->n_answered, c->answer_ms));
     if (c->stale)
