@@ -43,6 +43,7 @@ struct app_keep_of {
     bool no_profiles;          /* auto chooses among policies that read no calibration results */
     bool
         reads_once; /* one prompt is read and answered, and nothing is stored: `auto` may read it in chunks */
+    bool on_devices; /* a sequence of libllama reads the prompt once (--devices) */
 };
 
 /* The argument of --evict, or its default. */

@@ -55,6 +55,14 @@ static bool on_text(const char *text, size_t n_bytes, int32_t n_tokens, void *us
     return l->rc == APP_OK && !l->looped && !(l->stoppable && app_stop_asked());
 }
 
+static int generate(struct cli_answer *a, const struct app_job *job, const wnw_generate_params *params)
+{
+    if (!a->sequence)
+        return wnw_generate(&a->said, job->session, a->sampler, params);
+    const wnw_decoder by = app_sequence_decoder(a->sequence, job->model);
+    return wnw_generate_by(&a->said, &by, a->sampler, params);
+}
+
 int cli_answer_generate(struct cli_answer *a, struct app_job *job)
 {
     struct cli_loop loop = {.n = 0};
@@ -69,7 +77,7 @@ int cli_answer_generate(struct cli_answer *a, struct app_job *job)
     app_progress_start(&l.progress, "generate", "tokens");
     /* An answer that is printed on a terminal shows the progress itself. */
     l.progress.terminal = l.progress.terminal && !isatty(STDOUT_FILENO);
-    const int status = wnw_generate(&a->said, job->session, a->sampler, &params);
+    const int status = generate(a, job, &params);
     const double end = app_now_ms();
     l.first = l.first > 0 ? l.first : end;
     a->ttft_ms = l.first - job->start_ms;

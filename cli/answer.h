@@ -4,12 +4,14 @@
 #define WNW_CLI_ANSWER_H
 
 #include "app/job.h"
+#include "app/sequence.h"
 #include "cli/args.h"
 
 #include <jansson.h>
 
 struct cli_answer {
     wnw_sampler *sampler;
+    struct app_sequence *sequence; /* that answers in place of the job's session; NULL: none does */
     wnw_generated said;
     int32_t most;    /* tokens to generate */
     bool ends_loops; /* an answer that repeats itself ends */

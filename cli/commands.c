@@ -3,8 +3,9 @@
 #include "cli/commands.h"
 
 static const struct app_group *const run_groups[] = {
-    &app_group_model,    &app_group_input, &app_group_policy, &app_group_long,   &app_group_plugin,
-    &cli_group_generate, &cli_group_store, &app_group_mask,   &app_group_common, NULL};
+    &app_group_model,    &app_group_input, &app_group_policy, &app_group_long,    &app_group_plugin,
+    &cli_group_generate, &cli_group_store, &app_group_mask,   &cli_group_devices, &app_group_common,
+    NULL};
 static const struct app_group *const plan_groups[] = {&app_group_model,
                                                       &app_group_input,
                                                       &app_group_policy,
@@ -15,8 +16,9 @@ static const struct app_group *const plan_groups[] = {&app_group_model,
 static const struct app_group *const tokens_groups[] = {&app_group_model, &app_group_input, &cli_group_tokens,
                                                         &app_group_common, NULL};
 static const struct app_group *const ppl_groups[] = {
-    &app_group_model,  &cli_group_ppl,  &app_group_policy, &app_group_long,
-    &app_group_plugin, &app_group_mask, &app_group_common, NULL};
+    &app_group_model,  &cli_group_ppl,  &app_group_policy,  &app_group_long,
+    &app_group_plugin, &app_group_mask, &cli_group_devices, &app_group_common,
+    NULL};
 static const struct app_group *const methods_groups[] = {&cli_group_methods, &app_group_common, NULL};
 static const struct app_group *const profile_show_groups[] = {&cli_group_profile_show, &app_group_common,
                                                               NULL};

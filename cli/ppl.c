@@ -8,6 +8,7 @@
 #include "app/options.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/on_devices.h"
 #include "winnow.h"
 
 #include <jansson.h>
@@ -128,6 +129,25 @@ static int evaluate(struct app_job *job, int32_t prefix, struct score *sc)
     return rc;
 }
 
+/* The same on --devices. */
+static int evaluate_on_devices(struct cli_on_devices *d, struct app_job *job, int32_t prefix,
+                               struct score *sc)
+{
+    int rc = cli_on_devices_begin(d, job, (const struct cli_args *)job->args, 0);
+    if (rc == APP_OK && prefix > 0) {
+        rc = cli_on_devices_read_first(d, job, prefix);
+        if (rc == APP_OK)
+            score_next(sc, app_sequence_logits(d->sequence), job->tokens[prefix]);
+    }
+    sc->next = job->tokens + prefix + 1;
+    sc->n_next = job->n_tokens - prefix - 1;
+    if (rc == APP_OK)
+        rc = cli_on_devices_read(d, job, prefix, job->n_tokens, on_logits, sc);
+    if (rc == APP_OK && prefix == 0)
+        cli_on_devices_measure(d, job);
+    return rc;
+}
+
 static int print_result(const struct app_job *job, int32_t prefix, const struct score *sc)
 {
     const double mean = sc->nll / sc->n_scored;
@@ -154,6 +174,8 @@ int cli_ppl(const struct app_args *args)
 {
     struct app_job job;
     struct score sc = {0};
+    struct cli_on_devices devices = {.sequence = NULL};
+    const struct cli_args *own = (const struct cli_args *)args;
     int32_t prefix = 0;
     if (args->evict_every)
         return app_fail(APP_BAD_INPUT, "ppl generates nothing; leave out --evict-every");
@@ -163,16 +185,18 @@ int cli_ppl(const struct app_args *args)
                         "it out");
     int rc = app_job_check(&job, args);
     if (rc == APP_OK)
+        rc = cli_on_devices_check(own);
+    if (rc == APP_OK)
         rc = app_job_open(&job);
     if (rc == APP_OK)
         rc = read_text(&job, &sc.n_text);
     if (rc == APP_OK)
         rc = prefix_length(&job, &prefix);
-    if (rc == APP_OK)
+    if (rc == APP_OK && !own->devices)
         rc = app_job_session(&job);
     if (rc == APP_OK) {
         sc.n_vocab = job.info.n_vocab;
-        rc = evaluate(&job, prefix, &sc);
+        rc = own->devices ? evaluate_on_devices(&devices, &job, prefix, &sc) : evaluate(&job, prefix, &sc);
     }
     if (rc == APP_OK) {
         app_job_notes(&job);
@@ -183,6 +207,7 @@ int cli_ppl(const struct app_args *args)
                      args->n == APP_UNSET ? ", the model's context" : "");
         rc = print_result(&job, prefix, &sc);
     }
+    cli_on_devices_end(&devices);
     app_job_close(&job);
     return rc;
 }

@@ -3,12 +3,13 @@
 #include "base/err.h"
 #include "session/session.h"
 #include "text/text.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct answer {
-    wnw_session *s;
+    const wnw_decoder *by;
     wnw_sampler *sampler;
     const wnw_generate_params *params;
     struct wnw__stream stream;
@@ -44,7 +45,7 @@ static int add_token(struct answer *a, int32_t token)
         a->cap = cap;
     }
     g->tokens[g->n_tokens++] = token;
-    WNW_TRY(wnw_detokenize(a->s->m, &token, 1, &piece));
+    WNW_TRY(wnw_detokenize(a->by->model, &token, 1, &piece));
     const int rc = wnw__stream_add(&a->stream, piece, strlen(piece));
     free(piece);
     return rc;
@@ -64,16 +65,20 @@ static int step(struct answer *a, bool *going)
 {
     const wnw_generate_params *p = a->params;
     wnw_generated *g = &a->out;
-    const int32_t token = wnw_sampler_pick(a->sampler, a->s->logits, a->s->m->hp.n_vocab);
+    const float *logits = a->by->logits(a->by->user);
+    if (!logits)
+        return wnw__fail(WNW_E_ARG,
+                         "there are no logits to generate from: have the session read a token first");
+    const int32_t token = wnw_sampler_pick(a->sampler, logits, a->by->model->hp.n_vocab);
     *going = false;
     g->end = WNW_END_TOKEN;
-    if (wnw_token_is_eog(a->s->m, token))
+    if (wnw_token_is_eog(a->by->model, token))
         return WNW_OK;
     WNW_TRY(add_token(a, token));
     const bool goes_on = show(a);
-    *going = goes_on && !a->stream.stopped && g->n_tokens != p->n_max && a->s->n_past < a->s->params.n_ctx;
+    *going = goes_on && !a->stream.stopped && g->n_tokens != p->n_max && a->by->n_left(a->by->user) > 0;
     if (*going) {
-        WNW_TRY(wnw_session_decode(a->s, token));
+        WNW_TRY(a->by->decode(token, a->by->user));
         g->n_read++;
     } else {
         g->end = !goes_on                  ? WNW_END_CANCELLED
@@ -96,9 +101,6 @@ static int end_text(struct answer *a)
 static int generate(struct answer *a)
 {
     bool going = true;
-    if (!a->s->has_logits)
-        return wnw__fail(WNW_E_ARG,
-                         "there are no logits to generate from: have the session read a token first");
     while (going)
         WNW_TRY(step(a, &going));
     return WNW_OK;
@@ -115,18 +117,22 @@ static int take_text(struct answer *a)
     return a->out.text ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a text");
 }
 
-int wnw_generate(wnw_generated *out, wnw_session *s, wnw_sampler *sp, const wnw_generate_params *params)
+int wnw_generate_by(wnw_generated *out, const wnw_decoder *by, wnw_sampler *sp,
+                    const wnw_generate_params *params)
 {
     wnw_generate_params own = wnw_generate_default_params();
+    wnw_decoder decoder = wnw_decoder_default();
     const wnw_generated nothing = wnw_generated_default();
     WNW_REQUIRE(out);
     WNW_TRY(WNW_SIZED_CHECK(wnw_generated, out));
     wnw__sized_give(out, &nothing);
-    WNW_REQUIRE(s);
+    WNW_REQUIRE(by);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_decoder, &decoder, by));
+    WNW_REQUIRE(decoder.model && decoder.logits && decoder.decode && decoder.n_left);
     WNW_REQUIRE(sp);
     WNW_TRY(WNW_SIZED_TAKE(wnw_generate_params, &own, params));
     WNW_TRY(check_params(&own));
-    struct answer a = {.s = s, .sampler = sp, .params = &own, .out = nothing};
+    struct answer a = {.by = &decoder, .sampler = sp, .params = &own, .out = nothing};
     a.stream = (struct wnw__stream){.stop = own.stop, .n_stop = own.n_stop};
     int rc = generate(&a);
     const int ended = rc == WNW_OK || a.out.n_tokens > 0 ? end_text(&a) : WNW_OK;
@@ -135,6 +141,36 @@ int wnw_generate(wnw_generated *out, wnw_session *s, wnw_sampler *sp, const wnw_
     wnw__stream_free(&a.stream);
     wnw__sized_give(out, &a.out);
     return rc;
+}
+
+/* ---- By a session ---- */
+
+static const float *logits_of(void *s)
+{
+    return wnw_session_logits(s);
+}
+
+static int decode_with(int32_t token, void *s)
+{
+    return wnw_session_decode(s, token);
+}
+
+static int32_t left_in(void *s)
+{
+    const wnw_session *session = s;
+    return session->params.n_ctx - session->n_past;
+}
+
+int wnw_generate(wnw_generated *out, wnw_session *s, wnw_sampler *sp, const wnw_generate_params *params)
+{
+    const wnw_generated nothing = wnw_generated_default();
+    WNW_REQUIRE(out);
+    WNW_TRY(WNW_SIZED_CHECK(wnw_generated, out));
+    wnw__sized_give(out, &nothing);
+    WNW_REQUIRE(s);
+    const wnw_decoder by = {WNW_INIT(wnw_decoder), .model = s->m,         .logits = logits_of,
+                            .decode = decode_with, .n_left = left_in, .user = s};
+    return wnw_generate_by(out, &by, sp, params);
 }
 
 void wnw_generated_clear(wnw_generated *g)

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+#include "app/sequence.h"
+
+#include "base/err.h"
+#include "winnow_calibrate.h"
+#include "winnow_bridge.h"
+
+#include <ggml-backend.h>
+#include <llama.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 512, MOST_DEVICES = 64 };
+
+struct app_sequence {
+    struct llama_model *model;
+    struct llama_context *ctx;
+    wnw_bridge *cache;
+    struct llama_batch batch;
+    const wnw_policy *policy;
+    int32_t n_ctx, n_vocab;
+    int32_t *cell; /* [n] of the tokens, in their order */
+    int32_t n;     /* tokens whose cells are known */
+    int32_t n_read;
+    bool failed; /* cells were not told */
+    float *logits;
+    bool has_logits;
+    bool (*progress)(int32_t done, int32_t total, void *user);
+    void *user;
+};
+
+/* ---- Opening ---- */
+
+/* Reads numbers with commas between; later elements stay 0. */
+static void read_split(float *share, const char *split)
+{
+    for (int i = 0; split && i < MOST_DEVICES; i++) {
+        share[i] = strtof(split, NULL);
+        split = strchr(split, ',');
+        split = split ? split + 1 : NULL;
+    }
+}
+
+static int find_devices(ggml_backend_dev_t *found, const char *names)
+{
+    char one[GGML_MAX_NAME];
+    int n = 0;
+    for (const char *at = names; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        const size_t len = strcspn(at, ",");
+        if (len >= sizeof one || n == MOST_DEVICES)
+            return wnw__fail(WNW_E_ARG, "'%.60s' are no devices of winnow's", names);
+        memcpy(one, at, len);
+        one[len] = '\0';
+        if (!(found[n++] = ggml_backend_dev_by_name(one)))
+            return wnw__fail(WNW_E_ARG, "there is no device %s", one);
+    }
+    found[n] = NULL;
+    return WNW_OK;
+}
+
+static int open_model(struct app_sequence *s, const struct app_sequence_params *p)
+{
+    ggml_backend_dev_t devices[MOST_DEVICES + 1];
+    float share[128] = {0}; /* llama_max_devices() may be more than ours */
+    struct llama_model_params m = llama_model_default_params();
+    WNW_TRY(find_devices(devices, p->devices));
+    WNW_TRY(wnw_bridge_check_model(p->model));
+    if (llama_max_devices() > sizeof share / sizeof *share)
+        return wnw__fail(WNW_E_BACKEND, "this libllama shares layers out among more devices than are known");
+    read_split(share, p->split);
+    m.devices = devices;
+    m.n_gpu_layers = -1;
+    m.tensor_split = p->split ? share : NULL;
+    s->model = llama_model_load_from_file(p->model, m);
+    if (!s->model)
+        return wnw__fail(WNW_E_BACKEND, "libllama cannot open %s on %s; `winnow doctor` lists the memory of devices",
+                         p->model, p->devices);
+    if (!llama_model_has_decoder(s->model) || llama_model_has_encoder(s->model))
+        return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model that continues a text", p->model);
+    s->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(s->model));
+    return WNW_OK;
+}
+
+static enum ggml_type type_of(wnw_kv_type type)
+{
+    switch (type) {
+    case WNW_KV_F32:
+        return GGML_TYPE_F32;
+    case WNW_KV_Q8_0:
+        return GGML_TYPE_Q8_0;
+    case WNW_KV_Q4_0:
+        return GGML_TYPE_Q4_0;
+    case WNW_KV_F16:
+        break;
+    }
+    return GGML_TYPE_F16;
+}
+
+static int open_context(struct app_sequence *s, const struct app_sequence_params *p)
+{
+    struct llama_context_params c = llama_context_default_params();
+    c.n_ctx = (uint32_t)p->n_ctx;
+    c.n_batch = c.n_ubatch = BATCH;
+    c.n_threads = c.n_threads_batch = p->n_threads > 0 ? p->n_threads : wnw_usable_cores();
+    c.type_k = c.type_v = type_of(p->kv_type);
+    c.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    c.kv_unified = true;
+    c.no_perf = true;
+    s->ctx = llama_init_from_model(s->model, c);
+    if (!s->ctx)
+        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of %d tokens on %s", (int)p->n_ctx,
+                         p->devices);
+    s->n_ctx = (int32_t)llama_n_ctx(s->ctx) < p->n_ctx ? (int32_t)llama_n_ctx(s->ctx) : p->n_ctx;
+    s->batch = llama_batch_init(BATCH, 0, 1);
+    s->cell = malloc((size_t)p->n_ctx * sizeof *s->cell);
+    s->logits = malloc((size_t)s->n_vocab * sizeof *s->logits);
+    return s->batch.token && s->cell && s->logits
+               ? WNW_OK
+               : wnw__fail(WNW_E_NOMEM, "no memory for a context of %d tokens", (int)p->n_ctx);
+}
+
+static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
+{
+    struct app_sequence *s = user;
+    (void)n_cells;
+    if (n < 1 || n > s->n_ctx - s->n) {
+        s->failed = true;
+        return;
+    }
+    memcpy(s->cell + s->n, cells, (size_t)n * sizeof *cells);
+    s->n += n;
+}
+
+static int set_profiles(struct app_sequence *s, const char *list)
+{
+    char *path;
+    int rc = list && *list ? wnw_profile_next(&path, &list) : WNW_OK;
+    if (!list || !*list)
+        return WNW_OK;
+    while (rc == WNW_OK && path) {
+        rc = wnw_bridge_set_profile(s->cache, path);
+        wnw_free(path);
+        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
+    }
+    return rc;
+}
+
+/* Layers that the backend leaves as libllama has them hold every token, and no policy acts on them. */
+static bool any_ragged(const struct app_sequence *s)
+{
+    wnw_bridge_layer l = wnw_bridge_layer_default();
+    for (int32_t i = 0; i < wnw_bridge_n_layers(s->cache); i++)
+        if (wnw_bridge_get_layer(s->cache, i, &l) == WNW_OK && l.ragged)
+            return true;
+    return false;
+}
+
+static int begin(struct app_sequence *s, const struct app_sequence_params *p)
+{
+    WNW_TRY(wnw_bridge_find(&s->cache, llama_synchronize, s->ctx));
+    WNW_TRY(set_profiles(s, p->profiles));
+    WNW_TRY(wnw_bridge_tell_rows(s->cache, rows_told, s));
+    s->policy = p->policy && !wnw_policy_is_full(p->policy) ? p->policy : NULL;
+    if (!s->policy)
+        return WNW_OK;
+    if (llama_model_is_hybrid(s->model) || llama_model_is_recurrent(s->model))
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the model has recurrent layers, and is compressed on devices by `winnow serve` alone: "
+                         "take --policy full here");
+    return wnw_bridge_observe(s->cache, wnw_policy_string(s->policy));
+}
+
+int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params)
+{
+    struct app_sequence *s = calloc(1, sizeof *s);
+    *out = s;
+    if (!s)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a sequence");
+    s->progress = params->progress;
+    s->user = params->user;
+    int rc = open_model(s, params);
+    if (rc == WNW_OK)
+        rc = open_context(s, params);
+    if (rc == WNW_OK)
+        rc = begin(s, params);
+    if (rc == WNW_OK)
+        return WNW_OK;
+    app_sequence_free(s);
+    *out = NULL;
+    return rc;
+}
+
+void app_sequence_free(struct app_sequence *s)
+{
+    if (!s)
+        return;
+    if (s->batch.token)
+        llama_batch_free(s->batch);
+    if (s->ctx)
+        llama_free(s->ctx);
+    if (s->model)
+        llama_model_free(s->model);
+    free(s->cell);
+    free(s->logits);
+    free(s);
+}
+
+/* ---- Reading ---- */
+
+static bool all_finite(const float *x, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+/* Takes the logits of row i of the last batch. A device that is lost meanwhile leaves numbers that are none. */
+static int take_logits(struct app_sequence *s, int32_t i)
+{
+    const float *logits = llama_get_logits_ith(s->ctx, i);
+    s->has_logits = logits && all_finite(logits, s->n_vocab);
+    if (!s->has_logits)
+        return wnw__fail(WNW_E_BACKEND, "a device gave values that are no numbers after %d tokens: it is lost, or the "
+                                        "model's weights are damaged",
+                         (int)s->n_read);
+    memcpy(s->logits, logits, (size_t)s->n_vocab * sizeof *s->logits);
+    return WNW_OK;
+}
+
+static int read_batch(struct app_sequence *s, const int32_t *tokens, int32_t n, bool all_logits)
+{
+    s->batch.n_tokens = n;
+    for (int32_t i = 0; i < n; i++) {
+        s->batch.token[i] = tokens[i];
+        s->batch.pos[i] = s->n_read + i;
+        s->batch.n_seq_id[i] = 1;
+        s->batch.seq_id[i][0] = 0;
+        s->batch.logits[i] = all_logits || i == n - 1;
+    }
+    s->has_logits = false;
+    const int32_t rc = llama_decode(s->ctx, s->batch);
+    if (rc != 0)
+        return wnw__fail(WNW_E_BACKEND, "the devices could not read a batch of %d tokens after %d (libllama says %d)",
+                         (int)n, (int)s->n_read, (int)rc);
+    s->n_read += n;
+    return WNW_OK;
+}
+
+int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
+                      void *user)
+{
+    if (n > s->n_ctx - s->n_read)
+        return wnw__fail(WNW_E_FULL, "%d tokens do not fit the context of %d", (int)n, (int)s->n_ctx);
+    for (int32_t at = 0; at < n;) {
+        const int32_t n_now = n - at < BATCH ? n - at : BATCH;
+        WNW_TRY(read_batch(s, tokens + at, n_now, on_logits));
+        for (int32_t i = 0; on_logits && i < n_now; i++) {
+            WNW_TRY(take_logits(s, i));
+            if (!on_logits(at + i, s->logits, user))
+                return wnw__fail(WNW_E_CANCELLED, "cancelled at token %d", (int)(at + i));
+        }
+        at += n_now;
+        if (s->progress && !s->progress(at, n, s->user))
+            return wnw__fail(WNW_E_CANCELLED, "cancelled after %d of %d tokens", (int)at, (int)n);
+    }
+    return take_logits(s, -1);
+}
+
+/* ---- Compressing ---- */
+
+/* The size of what follows the prefix, if that of all is `size`. */
+static wnw_size size_of_rest(const struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    wnw_size rest = *size;
+    if (n_prefix < 1 || (size->kind != WNW_SIZE_RATIO && size->kind != WNW_SIZE_BUDGET))
+        return rest;
+    const int64_t all =
+        size->kind == WNW_SIZE_BUDGET ? size->budget : llround((1 - size->ratio) * (double)s->n_read);
+    return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = all - n_prefix > 1 ? all - n_prefix : 1};
+}
+
+int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    if (!s->policy)
+        return WNW_OK;
+    if (!any_ragged(s))
+        return wnw__fail(WNW_E_UNSUPPORTED, "the devices keep the cache as libllama has it, because they lack an "
+                                            "operation, or something else reads it: take --policy full");
+    if (s->failed || s->n != s->n_read)
+        return wnw__fail(WNW_E_BACKEND, "libllama did not say where it keeps %d tokens", (int)s->n_read);
+    const wnw_size rest = size_of_rest(s, size, n_prefix);
+    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
+                                    .n_cells = s->n,
+                                    .cells = s->cell,
+                                    .policy = s->policy,
+                                    .size = rest.kind == WNW_SIZE_NONE ? NULL : &rest,
+                                    .n_prefix = n_prefix < s->n ? n_prefix : 0};
+    return wnw_bridge_compress_cells(s->cache, &of);
+}
+
+void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out)
+{
+    int64_t entries = 0, heads = 0;
+    *out = (struct app_sequence_size){0};
+    for (int32_t i = 0; i < wnw_bridge_n_layers(s->cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)
+            continue;
+        out->bytes += l.bytes;
+        const int64_t most = l.sliding && l.n_cells < s->n_read ? l.n_cells : s->n_read;
+        out->bytes_full += (uint64_t)most * (uint64_t)l.n_heads * (uint64_t)l.entry_bytes;
+        entries += l.sliding ? 0 : l.n_entries;
+        heads += l.sliding ? 0 : l.n_heads;
+    }
+    out->kept_mean = heads > 0 ? (double)entries / (double)heads : s->n_read;
+}
+
+/* ---- Answering ---- */
+
+const float *app_sequence_logits(const struct app_sequence *s)
+{
+    return s->has_logits ? s->logits : NULL;
+}
+
+static const float *logits_of(void *user)
+{
+    return app_sequence_logits(user);
+}
+
+static int decode(int32_t token, void *user)
+{
+    struct app_sequence *s = user;
+    WNW_TRY(read_batch(s, &token, 1, false));
+    return take_logits(s, -1);
+}
+
+static int32_t n_left(void *user)
+{
+    const struct app_sequence *s = user;
+    return s->n_ctx - s->n_read;
+}
+
+wnw_decoder app_sequence_decoder(struct app_sequence *s, const wnw_model *model)
+{
+    return (wnw_decoder){WNW_INIT(wnw_decoder), .model = model,   .logits = logits_of,
+                         .decode = decode,      .n_left = n_left, .user = s};
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* A sequence of libllama on devices of winnow's backend, in place of a session: it is read, compressed once and continued. */
+#ifndef WNW_APP_SEQUENCE_H
+#define WNW_APP_SEQUENCE_H
+
+#include "winnow_method.h"
+#include "winnow_tools.h"
+
+struct app_sequence;
+
+struct app_sequence_params {
+    const char *model;       /* the file that libllama opens */
+    const char *devices;     /* names of winnow's devices, with commas between */
+    const char *split;       /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
+    int32_t n_ctx, n_threads; /* n_threads 0: as many as there are cores */
+    wnw_kv_type kv_type;
+    const char *profiles;     /* files with colons between; NULL or "": none */
+    const wnw_policy *policy; /* by which it will be compressed, borrowed; NULL: it will not be */
+    bool (*progress)(int32_t done, int32_t total, void *user); /* false cancels; NULL: none */
+    void *user;
+};
+
+struct app_sequence_size {
+    double kept_mean; /* entries per layer and KV head, layers with windows left out */
+    uint64_t bytes, bytes_full;
+};
+
+/* Returns a status of the library, as the functions below do. *out is released with app_sequence_free. */
+int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params);
+void app_sequence_free(struct app_sequence *s);
+
+/* Reads tokens. on_logits (may be NULL) gets the logits of each, with its number from 0 on. */
+int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
+                      void *user);
+/* Compresses what was read by the policy. n_prefix: first tokens that a chat template wrote. A ratio or budget counts them, as that of a
+ * session does. */
+int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix);
+void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out);
+/* Of the last token that was read; NULL: there are none. */
+const float *app_sequence_logits(const struct app_sequence *s);
+/* What wnw_generate_by takes; the model is for texts. */
+wnw_decoder app_sequence_decoder(struct app_sequence *s, const wnw_model *model);
+
+#endif

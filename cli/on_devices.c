@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/on_devices.h"
+
+#include "app/process.h"
+#include "app/profiles.h"
+#include "winnow_bridge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first option that was given and that sequences of libllama lack; NULL: there is none. */
+static const char *find_refused(const struct app_args *a)
+{
+    if (a->evict && strcmp(a->evict, "end") != 0)
+        return a->evict;
+    if (a->evict_every)
+        return "--evict-every";
+    if (a->kv_peak > 0)
+        return "--kv-peak";
+    if (a->chunk_slack > 0)
+        return "--chunk-slack";
+    if (a->kv_tail > 0)
+        return "--kv-tail";
+    if (a->attn && strcmp(a->attn, "own") != 0)
+        return "--attn";
+    if (a->mask_heads)
+        return "--mask-heads";
+    if (a->plugins.n > 0)
+        return "--plugin";
+    return NULL;
+}
+
+int cli_on_devices_check(const struct cli_args *args)
+{
+    if (!args->devices)
+        return args->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
+                            : APP_OK;
+    if (args->store)
+        return app_fail(APP_BAD_INPUT,
+                        "documents of --store are read by sessions on the CPU; leave out --store or "
+                        "--devices");
+    const char *refused = find_refused(&args->app);
+    if (!refused)
+        return APP_OK;
+    if (refused == args->app.evict)
+        return app_fail(APP_BAD_INPUT,
+                        "--evict %s is for sessions on the CPU; on --devices a prompt is compressed at "
+                        "its end (--evict end)",
+                        refused);
+    return app_fail(APP_BAD_INPUT, "%s is for sessions on the CPU; leave out %s or --devices", refused,
+                    refused);
+}
+
+/* The files of profiles that the backend reads: those of the model, and after them what the user names. */
+static int list_profiles(struct cli_on_devices *d, const struct app_job *job)
+{
+    const char *own = job->args->profile;
+    const int rc = app_profile_list(&d->profiles, job->model_path);
+    if (rc != APP_OK || !own)
+        return rc;
+    if (!app_text_put(&d->profiles, "%s%s", d->profiles.len > 0 ? ":" : "", own))
+        return app_fail(APP_FAILED, "out of memory");
+    return APP_OK;
+}
+
+/* What the devices cannot do is refused before the model is opened on them. */
+static int check_policy(const struct app_job *job)
+{
+    const wnw_needs needs = wnw_policy_needs(job->keep.policy);
+    if (wnw_policy_is_full(job->keep.policy))
+        return APP_OK;
+    if (needs.flags & WNW_NEED_SECOND_PASS)
+        return app_fail(APP_BAD_INPUT,
+                        "the policy reads the prompt a second time, which sequences on --devices do "
+                        "not; take another, such as auto or snapkv");
+    const int status = wnw_bridge_check_policy_on("WINNOW0", job->keep.policy, job->keep.profile);
+    if (status == WNW_E_UNSUPPORTED)
+        return app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_on_devices_begin(struct cli_on_devices *d, struct app_job *job, const struct cli_args *args,
+                         int64_t n_more)
+{
+    job->on_devices = true;
+    int rc = cli_devices_make(&d->devices, args, job->model_path);
+    if (rc == APP_OK)
+        rc = app_job_prepare(job);
+    if (rc == APP_OK)
+        rc = check_policy(job);
+    if (rc == APP_OK)
+        rc = list_profiles(d, job);
+    if (rc != APP_OK)
+        return rc;
+    const int64_t n = job->n_tokens + n_more, most = job->info.n_ctx_train;
+    const double start = app_now_ms();
+    const struct app_sequence_params params = {
+        .model = job->model_path,
+        .devices = d->devices.ours.s,
+        .split = d->devices.split.s,
+        .n_ctx = (int32_t)(n < most ? n : most),
+        .n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads,
+        .kv_type = job->kv.type,
+        .profiles = d->profiles.s,
+        .policy = job->keep.policy,
+        .progress = app_progress_step,
+        .user = &job->progress};
+    const int status = app_sequence_new(&d->sequence, &params);
+    job->load_ms += app_now_ms() - start;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_on_devices_read(struct cli_on_devices *d, struct app_job *job, int32_t from, int32_t to,
+                        wnw_logits_fn on_logits, void *user)
+{
+    if (to <= from)
+        return APP_OK;
+    const double start = app_now_ms();
+    app_progress_start(&job->progress, "prefill", "tokens");
+    const int status = app_sequence_read(d->sequence, job->tokens + from, to - from, on_logits, user);
+    app_progress_end(&job->progress);
+    job->prefill_ms += app_now_ms() - start;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job)
+{
+    struct app_sequence_size size;
+    app_sequence_measure(d->sequence, &size);
+    job->kept_mean = size.kept_mean;
+    job->kv_bytes = size.bytes;
+    job->kv_bytes_full = size.bytes_full;
+}
+
+int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n)
+{
+    const int rc = cli_on_devices_read(d, job, 0, n, NULL, NULL);
+    if (rc != APP_OK)
+        return rc;
+    const double start = app_now_ms();
+    const int status =
+        app_sequence_compress(d->sequence, &job->keep.size, wnw_prompt_parts_of(job->prompt).n_prefix);
+    job->compress_ms = app_now_ms() - start;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    cli_on_devices_measure(d, job);
+    return APP_OK;
+}
+
+void cli_on_devices_end(struct cli_on_devices *d)
+{
+    app_sequence_free(d->sequence);
+    cli_devices_clear(&d->devices);
+    free(d->profiles.s);
+    *d = (struct cli_on_devices){.sequence = NULL};
+}
