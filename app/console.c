@@ -89,9 +89,13 @@ void app_note_lines(const char *label, const char *lines)
 void app_print_line(const char *s)
 {
     while (*s) {
-        const size_t n = app_control_bytes(s);
-        putchar(n > 0 ? '?' : *s);
-        s += n > 0 ? n : 1;
+        bool control;
+        const size_t n = app_control_step(s, &control);
+        if (control)
+            putchar('?');
+        else
+            fwrite(s, 1, n, stdout);
+        s += n;
     }
 }
 

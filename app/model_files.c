@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "base/file_state.h"
+#include "base/split_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,26 +26,14 @@ struct app_model_files {
 
 /* ---- The note ---- */
 
-/* The number of files by the name of the first, NAME-00001-of-00003.gguf; 1 for other names. *stem: bytes before that ending. */
-static int count_files(const char *path, size_t *stem)
-{
-    enum { ENDING = 20 }; /* bytes of "-00001-of-00003.gguf" */
-    const size_t len = strlen(path);
-    int n = 0, end = 0;
-    *stem = len > ENDING ? len - ENDING : 0;
-    if (*stem > 0 && sscanf(path + *stem, "-00001-of-%5d.gguf%n", &n, &end) == 1 && end == ENDING && n > 1)
-        return n;
-    return 1;
-}
-
 static int note_file(struct app_text *note, const char *path)
 {
     struct stat st;
     if (stat(path, &st) != 0)
         return app_fail(APP_BAD_INPUT, "cannot read %s: %s", path, strerror(errno));
     const struct wnw__file_state s = wnw__file_state_from(&st);
-    return app_text_put(note, "%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64 " %s\n", s.dev,
-                        s.ino, s.size, s.modified[0], s.modified[1], path)
+    return app_text_put(note, "%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64 " %zu %s\n", s.dev,
+                        s.ino, s.size, s.modified[0], s.modified[1], strlen(path), path)
                ? APP_OK
                : app_fail(APP_FAILED, "out of memory");
 }
@@ -52,13 +41,16 @@ static int note_file(struct app_text *note, const char *path)
 int app_model_files_note(struct app_text *note, const char *path)
 {
     size_t stem;
-    const int n = count_files(path, &stem);
-    int rc = n > 1 ? APP_OK : note_file(note, path);
-    for (int i = 0; rc == APP_OK && n > 1 && i < n; i++) {
+    const int32_t n = wnw__split_count(path, &stem);
+    int rc = note_file(note, path);
+    for (int32_t i = 1; rc == APP_OK && i < n; i++) {
         struct app_text one = {0};
-        rc = app_text_put(&one, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i + 1, n)
-                 ? note_file(note, one.s)
-                 : app_fail(APP_FAILED, "out of memory");
+        char ending[WNW_SPLIT_ENDING];
+        wnw__split_ending(ending, i, n);
+        if (!app_text_put(&one, "%.*s%s", (int)stem, path, ending))
+            rc = app_fail(APP_FAILED, "out of memory");
+        else if (access(one.s, F_OK) == 0) /* a model in one file may have such a name, too */
+            rc = note_file(note, one.s);
         free(one.s);
     }
     return rc;
@@ -71,15 +63,21 @@ static bool is_same(const struct wnw__file_state *a, const struct wnw__file_stat
     return a->dev == b->dev && a->ino == b->ino;
 }
 
-static bool open_file(struct file *f, const char *line, size_t len)
+/* Takes the next file of a note, whose path may have any characters, and moves *note past it. */
+static bool open_file(struct file *f, const char **note)
 {
     int at = 0;
+    size_t len;
     struct wnw__file_state *s = &f->state;
-    if (sscanf(line, "%" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 "%n", &s->dev, &s->ino,
-               &s->size, &s->modified[0], &s->modified[1], &at) != 5 ||
-        line[at] != ' ' || (size_t)at + 1 >= len)
+    if (sscanf(*note, "%" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %zu%n", &s->dev, &s->ino,
+               &s->size, &s->modified[0], &s->modified[1], &len, &at) != 6 ||
+        (*note)[at] != ' ' || len == 0)
         return false;
-    f->path = strndup(line + at + 1, len - (size_t)at - 1);
+    const char *path = *note + at + 1;
+    if (strnlen(path, len) < len || path[len] != '\n')
+        return false;
+    *note = path + len + 1;
+    f->path = strndup(path, len);
     f->fd = f->path ? open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     const struct wnw__file_state now = wnw__file_state_of(f->fd);
     return f->fd >= 0 && is_same(&now, s) && wnw__file_state_kept(f->fd, s);
@@ -87,16 +85,14 @@ static bool open_file(struct file *f, const char *line, size_t len)
 
 struct app_model_files *app_model_files_open(const char *note)
 {
-    int n = 0;
+    int most = 0; /* a line each, unless a path has several */
     for (const char *at = note; *at; at++)
-        n += *at == '\n';
+        most += *at == '\n';
     struct app_model_files *f = calloc(1, sizeof *f);
-    bool good = n > 0 && f && (f->files = calloc((size_t)n, sizeof *f->files));
-    for (int i = 0; good && i < n; i++) {
-        const size_t len = strcspn(note, "\n");
+    bool good = most > 0 && f && (f->files = calloc((size_t)most, sizeof *f->files));
+    while (good && *note && f->n < most) {
         f->files[f->n++].fd = -1;
-        good = open_file(&f->files[i], note, len);
-        note += len + 1;
+        good = open_file(&f->files[f->n - 1], &note);
     }
     if (good)
         return f;

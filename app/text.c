@@ -170,13 +170,31 @@ unsigned app_control_code(const char *s, size_t n)
     return (u[0] & 0x0fu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
 }
 
+size_t app_control_step(const char *s, bool *control)
+{
+    const size_t n = app_control_bytes(s);
+    bool whole;
+    *control = n > 0;
+    if (n > 0)
+        return n;
+    const size_t fits = app_text_sequence(s, strnlen(s, 4), &whole);
+    *control = !whole && (unsigned char)*s >= 0x80 && (unsigned char)*s < 0xa0;
+    return whole ? fits : 1;
+}
+
 void app_hide_controls(char *s, bool lines)
 {
     char *to = s;
     while (*s) {
-        const size_t n = lines && *s == '\n' ? 0 : app_control_bytes(s);
-        *to++ = n > 0 ? '?' : *s;
-        s += n > 0 ? n : 1;
+        bool control;
+        const size_t n = app_control_step(s, &control);
+        if (control && !(lines && *s == '\n'))
+            *to++ = '?';
+        else {
+            memmove(to, s, n);
+            to += n;
+        }
+        s += n;
     }
     *to = '\0';
 }

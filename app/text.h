@@ -36,6 +36,9 @@ size_t app_text_sequence(const char *s, size_t len, bool *whole);
 size_t app_control_bytes(const char *s);
 /* The number of a control character of n bytes, 1 to 3. */
 unsigned app_control_code(const char *s, size_t n);
+/* Bytes of the next character of a text that is not at its end, and whether it is a control character. A byte that is no text in UTF-8 is one
+ * if a terminal in Latin-1 obeys it. */
+size_t app_control_step(const char *s, bool *control);
 /* Puts '?' in the place of control characters; line breaks stay where `lines`. */
 void app_hide_controls(char *s, bool lines);
 

@@ -16,7 +16,7 @@ struct srh_args {
 };
 struct compiler_args {
     struct calibrate_args common;
-    char *budgets, *log, *verify, *cell, *lengths;
+    char *budgets, *verify, *cell, *lengths;
     int64_t pieces; /* APP_UNSET: not given */
 };
 struct shares_args {

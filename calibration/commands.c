@@ -67,9 +67,7 @@ const struct app_command calibrate_commands[] = {
      .usage = "[-m MODEL] [-f TEXT] (--budget N[,N...] [-o FILE] | --verify FILE | --cell FILE) [options]",
      .notes =
          "Settings: items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,\n"
-         "gate=elastic|pooled, floor, head_low, head_high, head_step, tau_low, tau_high, tau_step, "
-         "cell_prompts,\n"
-         "conservatism, logging=uniform|counts, penalty, guard, accept=checked|always, smooth, monotone.",
+         "gate=elastic|pooled, floor, cell_prompts, conservatism, penalty, guard, accept=checked|always.",
      .groups = compiler_groups,
      .args_size = sizeof(struct compiler_args),
      .run = calibrate_run_compiler},

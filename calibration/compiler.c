@@ -14,8 +14,6 @@ static const struct app_option options[] = {
     {"budget", 0, APP_TEXT, "LIST", NULL, "none, must be given to calibrate; with --cell the table's own",
      "entries per layer and KV head that the tables are for: N[,N...], a file each",
      offsetof(struct compiler_args, budgets), 0, 0, NULL},
-    {"log", 0, APP_TEXT, "FILE", NULL, "none", "write every trial: risk, actions, cost, JSONL",
-     offsetof(struct compiler_args, log), 0, 0, NULL},
 };
 APP_GROUP(calibrate_group_compiler, "Tables", options);
 
@@ -73,9 +71,9 @@ static int parse_list(int32_t **out, int32_t *n, const char *name, const char *l
 static int run_verify(const struct compiler_args *a)
 {
     struct calibrate_job job = {.args = &a->common, .kind = "compiler"};
-    if (a->budgets || a->log || a->common.app.out || a->common.set || a->cell || a->lengths)
+    if (a->budgets || a->common.app.out || a->common.set || a->cell || a->lengths)
         return app_fail(APP_BAD_INPUT,
-                        "--verify calibrates nothing; leave out --budget, --log, --set, --cell, --lengths "
+                        "--verify calibrates nothing; leave out --budget, --set, --cell, --lengths "
                         "and -o");
     int rc = calibrate_job_open(&job);
     if (rc == APP_OK)
@@ -91,8 +89,8 @@ static int run_cell(const struct compiler_args *a)
     struct calibrate_cells what = {.path = a->cell,
                                    .n_pieces = a->pieces == APP_UNSET ? 1 : (int32_t)a->pieces};
     int32_t *budgets = NULL, *lengths = NULL;
-    if (a->log || a->common.app.out || a->common.set)
-        return app_fail(APP_BAD_INPUT, "--cell calibrates nothing; leave out --log, --set and -o");
+    if (a->common.app.out || a->common.set)
+        return app_fail(APP_BAD_INPUT, "--cell calibrates nothing; leave out --set and -o");
     if (!a->common.app.file)
         return app_fail(APP_BAD_INPUT, "--cell looks at a prompt; name its text with -f");
     int rc = a->budgets ? parse_list(&budgets, &what.n_budgets, "budget", a->budgets) : APP_OK;
@@ -113,8 +111,7 @@ static int run_cell(const struct compiler_args *a)
 int calibrate_run_compiler(const struct app_args *args)
 {
     const struct compiler_args *a = (const struct compiler_args *)(const void *)args;
-    struct calibrate_job job = {
-        .args = &a->common, .kind = "compiler", .outputs = {{"log", a->log}}, .all_kinds = true};
+    struct calibrate_job job = {.args = &a->common, .kind = "compiler", .all_kinds = true};
     int32_t *budgets = NULL, n = 0;
     if (a->verify)
         return run_verify(a);

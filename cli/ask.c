@@ -60,7 +60,7 @@ static int read_questions(struct ask *ask, const char *path, struct app_text *re
 static const char *find_reading(const struct cli_args *args)
 {
     const struct app_args *a = &args->app;
-    const char *size = app_job_size_option(a);
+    const char *size = app_keep_size_option(a);
     if (a->documents.n > 0)
         return "-f";
     if (a->policy)
@@ -376,7 +376,7 @@ int cli_ask(const struct app_args *args)
     own.app.context_only = true; /* what was compressed is the document */
     own.app.json = own.app.json || own.questions;
     struct ask ask = {.path = own.store ? own.store : own.cache,
-                      .job = {.args = &own.app, .run = wnw_run_default()}};
+                      .job = {.args = &own.app, .keep.run = wnw_run_default()}};
     int rc = check_arguments(&ask, &own);
     if (rc == APP_OK)
         rc = make_samplers(&ask, &own);

@@ -71,7 +71,7 @@ int cli_chat_take_rules(struct cli_chat *c)
     wnw_stored_info info = wnw_stored_info_default();
     struct app_args *a = &c->args.app;
     (void)wnw_stored_get_info(c->st, &info); /* this call does not fail for an open file */
-    if (info.policy && !app_job_size_option(a) &&
+    if (info.policy && !app_keep_size_option(a) &&
         !(cli_chat_wants_endless(c) && info.size.kind == WNW_SIZE_RATIO))
         set_size(a, &info.size);
     if (a->policy)
@@ -135,23 +135,23 @@ int cli_chat_endless_policy(char **recipe, const struct app_args *a)
 
 /* Sizes, chunks and steps that fit into the context together: what stays, the tokens of a turn and of an answer that come
  * before the next compression, and a chunk. */
-static int set_endless(const struct cli_chat *c, struct app_job *job)
+static int set_endless(const struct cli_chat *c, struct app_keep *keep)
 {
     const int32_t chunk = 512 < c->n_ctx / 8 ? 512 : c->n_ctx / 8;
     const int64_t most = c->n_ctx - chunk - 4 * (int64_t)c->step;
-    if (job->size_assumed || job->size.kind == WNW_SIZE_NONE)
-        job->size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = c->n_ctx / 2};
-    job->size_assumed = false;
-    if (job->size.kind == WNW_SIZE_BUDGET && job->size.budget > most)
+    if (keep->size_assumed || keep->size.kind == WNW_SIZE_NONE)
+        keep->size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = c->n_ctx / 2};
+    keep->size_assumed = false;
+    if (keep->size.kind == WNW_SIZE_BUDGET && keep->size.budget > most)
         return app_fail(
             APP_BAD_INPUT,
             "%lld entries leave no room in a context of %d; with --context endless at most %lld can "
             "stay",
-            (long long)job->size.budget, (int)c->n_ctx, (long long)most);
-    job->run.phase = WNW_PHASE_CHUNK;
-    job->run.chunk = job->run.chunk > 0 && job->run.chunk < chunk ? job->run.chunk : chunk;
-    job->run.every = job->run.every > 0 && job->run.every < c->step ? job->run.every : c->step;
-    return app_job_allowed(job->policy, &job->run, "chunk");
+            (long long)keep->size.budget, (int)c->n_ctx, (long long)most);
+    keep->run.phase = WNW_PHASE_CHUNK;
+    keep->run.chunk = keep->run.chunk > 0 && keep->run.chunk < chunk ? keep->run.chunk : chunk;
+    keep->run.every = keep->run.every > 0 && keep->run.every < c->step ? keep->run.every : c->step;
+    return app_keep_allowed(keep->policy, &keep->run, "chunk");
 }
 
 int cli_chat_context(struct cli_chat *c)
@@ -165,8 +165,8 @@ int cli_chat_context(struct cli_chat *c)
                         c->args.chat_context, c->job.info.n_ctx_train);
     c->n_ctx = (int32_t)n;
     c->step = CHAT_STEP < c->n_ctx / 16 ? CHAT_STEP : c->n_ctx / 16;
-    c->endless = endless || app_job_is_endless(&c->job);
-    return endless ? set_endless(c, &c->job) : APP_OK;
+    c->endless = endless || app_keep_is_endless(&c->job.keep);
+    return endless ? set_endless(c, &c->job.keep) : APP_OK;
 }
 
 /* ---- A change on the way ---- */
@@ -174,41 +174,23 @@ int cli_chat_context(struct cli_chat *c)
 /* Checks and chooses what the arguments ask for now, and reads the profile for it. */
 static int prepare(const struct cli_chat *c, struct app_job *next)
 {
-    WNW_TRY(app_job_check_keeping(next));
-    WNW_TRY(app_job_check_blind(next->policy));
+    WNW_TRY(app_keep_check(&next->keep, next->args));
+    WNW_TRY(app_keep_check_blind(next->keep.policy));
     if (cli_chat_wants_endless(c))
-        WNW_TRY(set_endless(c, next));
+        WNW_TRY(set_endless(c, &next->keep));
     return app_job_prepare(next);
 }
 
-static void clear_keeping(struct app_job *job)
-{
-    wnw_policy_free(job->policy);
-    wnw_profile_free(job->profile);
-    free(job->keep_recipe);
-}
-
 /* Puts what `next` has prepared in place of what the job has. */
-static void take(struct app_job *job, const struct app_job *next)
+static void take(struct app_keep *keep, const struct app_keep *next)
 {
-    clear_keeping(job);
-    job->policy = next->policy;
-    job->profile = next->profile;
-    job->keep_recipe = next->keep_recipe;
-    job->automatic = next->automatic;
-    job->was_read = next->was_read;
-    job->choice = next->choice;
-    job->size = next->size;
-    job->size_assumed = next->size_assumed;
-    job->size_ignored = next->size_ignored;
-    job->run = next->run;
-    job->more = next->more;
-    job->run.more = &job->more;
-    job->run.prompt = job->prompt;
+    app_keep_clear(keep);
+    *keep = *next;
+    keep->run.more = &keep->more;
 }
 
 /* Tells the session. Where it is not there, or is not where the turns are, it will be told when it is made. */
-static int tell(struct cli_chat *c, const struct app_job *next)
+static int tell(struct cli_chat *c, const struct app_keep *next)
 {
     wnw_run run = next->run;
     wnw_run_more more = next->more;
@@ -251,29 +233,28 @@ int cli_chat_change(struct cli_chat *c, const char *recipe, const wnw_size *size
     struct app_job next = c->job;
     char *policy;
     next.args = &a;
-    next.policy = NULL;
-    next.profile = NULL;
-    next.keep_recipe = NULL;
     next.remarks = (struct app_text){0};
-    next.run = wnw_run_default();
-    next.automatic = next.is_prepared = next.size_assumed = next.size_ignored = false;
+    next.is_prepared = false;
     next.kv.automatic = false; /* the cache is there */
     /* What gates on hidden states said is there only where the policy so far asked them. */
-    next.was_read = c->job.session && !c->stale &&
-                    (c->job.was_read || !(wnw_policy_needs(c->job.policy).flags & WNW_NEED_INPUT_GATE));
+    next.keep =
+        (struct app_keep){.run = wnw_run_default(),
+                          .was_read = c->job.session && !c->stale &&
+                                      (c->job.keep.was_read ||
+                                       !(wnw_policy_needs(c->job.keep.policy).flags & WNW_NEED_INPUT_GATE))};
     int rc = change_args(&a, &policy, c, recipe, size);
     if (rc == APP_OK)
         rc = prepare(c, &next);
     if (rc == APP_OK)
-        rc = tell(c, &next);
+        rc = tell(c, &next.keep);
     if (rc == APP_OK) {
-        take(&c->job, &next);
+        take(&c->job.keep, &next.keep);
         c->args.app = a;
         rc = policy ? own(&c->policy, policy) : APP_OK;
-        c->endless = cli_chat_wants_endless(c) || app_job_is_endless(&c->job);
+        c->endless = cli_chat_wants_endless(c) || app_keep_is_endless(&c->job.keep);
         app_job_notes(&next);
     } else {
-        clear_keeping(&next);
+        app_keep_clear(&next.keep);
         free(policy);
     }
     free(next.remarks.s);

@@ -3,6 +3,7 @@
 #include "cli/chat.h"
 
 #include "app/names.h"
+#include "app/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,11 +20,14 @@ void cli_chat_print_help(void)
     fputs("\\ at its end continues a line.\n// begins a text with a slash.\n", stderr);
 }
 
-/* The last part of a path. */
-static const char *file_of(const char *path)
+/* Prints the last part of a path. */
+static void print_file(const char *path)
 {
+    char name[256];
     const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
+    snprintf(name, sizeof name, "%s", slash && slash[1] ? slash + 1 : path);
+    app_hide_controls(name, false);
+    fputs(name, stderr);
 }
 
 void cli_chat_print_start(struct cli_chat *c)
@@ -31,14 +35,16 @@ void cli_chat_print_start(struct cli_chat *c)
     const struct app_list *documents = &c->args.app.documents;
     const char *document = c->args.cache ? c->args.cache : documents->n > 0 ? documents->s[0] : NULL;
     app_job_measure(&c->job);
-    fputs(file_of(c->job.model_path), stderr);
-    if (document)
-        fprintf(stderr, ", %s%s: %.0f of %d entries kept", file_of(document),
-                documents->n > 1 ? " and more" : "", c->job.kept_mean, c->n_read);
-    else
+    print_file(c->job.model_path);
+    if (document) {
+        fputs(", ", stderr);
+        print_file(document);
+        fprintf(stderr, "%s: %.0f of %d entries kept", documents->n > 1 ? " and more" : "", c->job.kept_mean,
+                c->n_read);
+    } else
         fprintf(stderr, ", %s",
-                wnw_policy_is_full(c->job.policy) && !c->job.automatic ? "all entries kept"
-                                                                       : "turns are compressed");
+                wnw_policy_is_full(c->job.keep.policy) && !c->job.keep.automatic ? "all entries kept"
+                                                                                 : "turns are compressed");
     fputs("\n/help lists commands, Ctrl-D ends.\n", stderr);
 }
 
@@ -75,8 +81,8 @@ void cli_chat_print_stats(struct cli_chat *c)
     fprintf(stderr, "entries   %.1f per head\n", c->job.session ? c->job.kept_mean : 0.0);
     fprintf(stderr, "memory    %.2f MiB, full %.2f MiB\n", (double)c->job.kv_bytes / 1048576.0,
             (double)c->job.kv_bytes_full / 1048576.0);
-    fprintf(stderr, "policy    %s\n", app_policy_text(c->job.policy, &own));
-    print_size(&c->job.size);
+    fprintf(stderr, "policy    %s\n", app_policy_text(c->job.keep.policy, &own));
+    print_size(&c->job.keep.size);
     fprintf(stderr, "reading   %.1f tokens/s\n", per_second(c->n_turn_read, c->read_ms));
     fprintf(stderr, "answering %.1f tokens/s\n", per_second(c->n_answered, c->answer_ms));
     if (c->stale)

@@ -91,8 +91,8 @@ static int all_tokens(int32_t **tokens, int32_t *n, const struct cli_chat *c)
 static int store(const struct cli_chat *c, const char *path, const wnw_store_params *params)
 {
     wnw_session *copy = NULL;
-    wnw_run run = c->job.run;
-    wnw_run_more more = c->job.more;
+    wnw_run run = c->job.keep.run;
+    wnw_run_more more = c->job.keep.more;
     if (run.every == 0)
         return wnw_session_store(c->job.session, path, params);
     run.every = 0;

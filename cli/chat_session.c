@@ -68,8 +68,8 @@ static int set_rules(struct cli_chat *c, bool follow)
     wnw_run run = wnw_run_default();
     wnw_run_more more = wnw_run_more_default();
     if (follow) {
-        run = c->job.run;
-        more = c->job.more;
+        run = c->job.keep.run;
+        more = c->job.keep.more;
     }
     more.goes_on = true;
     run.more = &more;
@@ -104,14 +104,14 @@ static int take_session(struct cli_chat *c, const int32_t *tokens, int32_t n)
 /* One that has read the document, which the store may have. Its rules count no decoded tokens yet, which no store takes. */
 static int open_kept(struct cli_chat *c)
 {
-    const int32_t every = c->job.run.every;
+    const int32_t every = c->job.keep.run.every;
     int rc = app_job_prepare(&c->job);
-    c->job.run.every = 0;
+    c->job.keep.run.every = 0;
     if (rc == APP_OK)
         rc = cli_store_use_begin(&c->use, &c->job, &c->args);
     if (rc == APP_OK)
         rc = cli_store_use_read(&c->use, &c->job);
-    c->job.run.every = every;
+    c->job.keep.run.every = every;
     return rc == APP_OK ? note_seen(c, c->job.tokens, c->job.n_context) : rc;
 }
 
@@ -128,7 +128,7 @@ static int open_base(struct cli_chat *c, bool with_document)
 {
     const bool reads = with_document && c->job.prompt;
     cli_chat_close_session(c);
-    c->job.was_read = reads && c->of_file;
+    c->job.keep.was_read = reads && c->of_file;
     c->job.no_profiles = c->args.store;
     int rc = app_job_prepare(&c->job);
     if (rc == APP_OK)
@@ -150,7 +150,7 @@ int cli_chat_open(struct cli_chat *c)
 int cli_chat_take_stored(struct cli_chat *c, int32_t n)
 {
     const int32_t *tokens = wnw_chat_tokens(c->conversation.chat, NULL);
-    c->job.was_read = true;
+    c->job.keep.was_read = true;
     int rc = app_job_prepare(&c->job);
     if (rc == APP_OK)
         rc = take_session(c, tokens, n);
@@ -226,7 +226,7 @@ static int read_ruled(struct cli_chat *c, const int32_t *tokens, int32_t to, str
 {
     wnw_report report = wnw_report_default();
     int rc = APP_OK;
-    if (c->job.run.phase == WNW_PHASE_END) /* all but the last piece, as a session cuts them */
+    if (c->job.keep.run.phase == WNW_PHASE_END) /* all but the last piece, as a session cuts them */
         rc = read_plain(c, tokens, to - (to - c->n_read - 1) % PIECE - 1, progress);
     if (rc != APP_OK || c->n_read == to)
         return rc;
@@ -269,7 +269,7 @@ static int read_turn(struct cli_chat *c, const int32_t *tokens, int32_t n, int32
                      struct app_progress *progress)
 {
     const bool document = c->conversation.turns[c->conversation.n_laid].document && border > c->n_read,
-               keeps_all = wnw_policy_is_full(c->job.policy);
+               keeps_all = wnw_policy_is_full(c->job.keep.policy);
     const bool tight = c->endless && room_after(c, n - c->n_read) < c->step;
     const bool due = !keeps_all && (c->n_since + n - c->n_read >= c->step || tight);
     int rc = check_room(c, n - c->n_read);
@@ -277,7 +277,7 @@ static int read_turn(struct cli_chat *c, const int32_t *tokens, int32_t n, int32
         return rc;
     /* A document is compressed before its question is read, and what is old before a new question; but a policy that looks
      * at the end of what was read is to see the question there. */
-    if (!keeps_all && border > c->n_read && (document || (due && !judges_by_end(c->job.policy))))
+    if (!keeps_all && border > c->n_read && (document || (due && !judges_by_end(c->job.keep.policy))))
         rc = read_ruled(c, tokens, border, progress);
     else if (due)
         rc = read_ruled(c, tokens, n, progress);

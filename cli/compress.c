@@ -59,7 +59,7 @@ static int read_document(struct app_job *job, const struct app_args *args)
 {
     int rc = app_job_check(job, args);
     if (rc == APP_OK)
-        rc = app_job_check_blind(job->policy);
+        rc = app_keep_check_blind(job->keep.policy);
     if (rc != APP_OK)
         return rc;
     job->stores = true;
@@ -112,7 +112,7 @@ struct addition {
 /* What the file says cannot be given once more. */
 static int check_addition(const struct app_args *a)
 {
-    const char *size = app_job_size_option(a);
+    const char *size = app_keep_size_option(a);
     const char *given = a->policy    ? "--policy"
                         : size       ? size
                         : a->system  ? "--system"
@@ -132,7 +132,7 @@ static int check_addition(const struct app_args *a)
 static int open_addition(struct app_job *job, struct addition *a, const struct cli_args *args)
 {
     const struct app_args *common = &args->app;
-    *job = (struct app_job){.args = common, .run = wnw_run_default(), .stores = true};
+    *job = (struct app_job){.args = common, .keep.run = wnw_run_default(), .stores = true};
     int rc = check_addition(common);
     if (rc == APP_OK)
         rc = app_documents_read(&job->document, &job->n_document, &common->documents, &job->remarks);
@@ -163,14 +163,14 @@ static int take_rules(struct app_job *job, const struct addition *a)
 {
     int status = wnw_stored_check_model(a->st, job->model);
     if (status == WNW_OK && a->info.policy)
-        status = wnw_policy_parse(&job->policy, a->info.policy, NULL);
+        status = wnw_policy_parse(&job->keep.policy, a->info.policy, NULL);
     if (status != WNW_OK)
         return app_fail_status(status);
-    if (!job->policy)
+    if (!job->keep.policy)
         return app_fail(APP_BAD_INPUT, "the stored document has no recipe; store it with `winnow compress`");
-    job->size = a->info.size;
-    job->run.phase = a->info.phase;
-    job->run.chunk = a->info.chunk;
+    job->keep.size = a->info.size;
+    job->keep.run.phase = a->info.phase;
+    job->keep.run.chunk = a->info.chunk;
     return APP_OK;
 }
 
@@ -218,7 +218,7 @@ static int read_addition(struct app_job *job, struct addition *a)
         rc = cli_stored_session(&job->session, a->st, job->engine, a->n_tokens - n_old);
     if (rc != APP_OK)
         return rc;
-    const int status = wnw_stored_resume(job->session, a->st, &job->run);
+    const int status = wnw_stored_resume(job->session, a->st, &job->keep.run);
     return status == WNW_OK ? app_job_read_on(job, n_old, a->n_tokens) : app_fail_status(status);
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FIELDS = 32, COST_LENGTH = 8192 };
+enum { MAX_FIELDS = 32, COST_LENGTH = 8192, RECIPE_MAX = 1024 };
 /* Columns of the table of costs. */
 enum {
     F_RECIPE = 1,
@@ -181,24 +181,47 @@ static bool is_policy(const char *recipe, const char *whole)
     return same;
 }
 
-/* The recipe of a preset with all options of its parts, without the parts that it has anyway. */
-static void print_recipe(const char *name)
+/* Leaves out of a recipe its characters `begin` to `end`, if it stays the policy whose long form is `whole`. */
+static bool leave_out(char recipe[RECIPE_MAX], size_t begin, size_t end, const char *whole)
+{
+    char shorter[RECIPE_MAX];
+    snprintf(shorter, sizeof shorter, "%.*s%s", (int)begin, recipe, recipe + end);
+    const bool same = is_policy(shorter, whole);
+    if (same)
+        strcpy(recipe, shorter);
+    return same;
+}
+
+/* Leaves out options that have their defaults. */
+static void drop_defaults(char recipe[RECIPE_MAX], const char *whole)
+{
+    for (size_t at = strcspn(recipe, ":,"); recipe[at];) {
+        const size_t len = strcspn(recipe + at + 1, ",+"), next = at + 1 + len;
+        /* The first option of several leaves its colon, another one its comma. */
+        const bool first = recipe[at] == ':' && recipe[next] == ',';
+        if (!leave_out(recipe, first ? at + 1 : at, first ? next + 1 : next, whole))
+            at = next;
+        at += strcspn(recipe + at, ":,");
+    }
+}
+
+/* Sets the recipe of a preset, without parts and options that it has anyway; false if it is just the preset's name. */
+static bool short_recipe(char recipe[RECIPE_MAX], const char *name)
 {
     wnw_policy *p = NULL;
-    char recipe[1024], shorter[1024];
-    if (wnw_policy_parse(&p, name, NULL) == WNW_OK) {
+    const bool good = wnw_policy_parse(&p, name, NULL) == WNW_OK && strlen(wnw_policy_string(p)) < RECIPE_MAX;
+    if (good) {
         const char *whole = wnw_policy_string(p);
-        snprintf(recipe, sizeof recipe, "%s", whole);
-        for (size_t end = strlen(recipe); end > 0;) {
-            const size_t begin = last_plus(recipe, end);
-            snprintf(shorter, sizeof shorter, "%.*s%s", (int)begin, recipe, recipe + end);
-            if (begin > 0 && is_policy(shorter, whole))
-                snprintf(recipe, sizeof recipe, "%s", shorter);
-            end = begin;
+        strcpy(recipe, whole);
+        for (size_t end = strlen(recipe), begin; end > 0; end = begin) {
+            begin = last_plus(recipe, end);
+            if (begin > 0)
+                (void)leave_out(recipe, begin, end, whole);
         }
-        printf("`%s`", recipe);
+        drop_defaults(recipe, whole);
     }
     wnw_policy_free(p);
+    return good && strcmp(recipe, name) != 0;
 }
 
 static void print_phases(uint32_t phases)
@@ -223,12 +246,12 @@ static void print_presets(void)
         print_paper(info.paper);
         puts(" |");
     }
-    puts("\n## Recipes of presets\n\nEach with the options of its parts. Parts that are left out have their "
-         "defaults.\n\n| preset | recipe |\n|---|---|");
+    puts("\n## Recipes of presets\n\nParts and options that are left out have their defaults. "
+         "A preset without a line is the scorer of that name.\n\n| preset | recipe |\n|---|---|");
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);) {
-        printf("| `%s` | ", info.name);
-        print_recipe(info.name);
-        puts(" |");
+        char recipe[RECIPE_MAX];
+        if (short_recipe(recipe, info.name))
+            printf("| `%s` | `%s` |\n", info.name, recipe);
     }
     for (int32_t i = 0; next_of_kind(&i, "preset", &info);)
         if (*info.details)

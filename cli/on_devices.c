@@ -64,13 +64,13 @@ static int list_profiles(struct cli_on_devices *d, const struct app_job *job)
 /* What the devices cannot do is refused before the model is opened on them. */
 static int check_policy(const struct app_job *job)
 {
-    const wnw_needs needs = wnw_policy_needs(job->policy);
-    if (wnw_policy_is_full(job->policy))
+    const wnw_needs needs = wnw_policy_needs(job->keep.policy);
+    if (wnw_policy_is_full(job->keep.policy))
         return APP_OK;
     if (needs.flags & WNW_NEED_SECOND_PASS)
         return app_fail(APP_BAD_INPUT, "the policy reads the prompt a second time, which sequences on --devices do "
                                        "not; take another, such as auto or snapkv");
-    const int status = wnw_bridge_check_policy_on("WINNOW0", job->policy, job->profile);
+    const int status = wnw_bridge_check_policy_on("WINNOW0", job->keep.policy, job->keep.profile);
     if (status == WNW_E_UNSUPPORTED)
         return app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
     return status == WNW_OK ? APP_OK : app_fail_status(status);
@@ -99,7 +99,7 @@ int cli_on_devices_begin(struct cli_on_devices *d, struct app_job *job, const st
         .n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads,
         .kv_type = job->kv.type,
         .profiles = d->profiles.s,
-        .policy = job->policy,
+        .policy = job->keep.policy,
         .progress = app_progress_step,
         .user = &job->progress};
     const int status = app_sequence_new(&d->sequence, &params);
@@ -129,6 +129,13 @@ void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job)
     job->kv_bytes_full = size.bytes_full;
 }
 
+void cli_on_devices_measure_bytes(const struct cli_on_devices *d, struct app_job *job)
+{
+    struct app_sequence_size size;
+    app_sequence_measure(d->sequence, &size);
+    job->kv_bytes = size.bytes;
+}
+
 int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n)
 {
     const int rc = cli_on_devices_read(d, job, 0, n, NULL, NULL);
@@ -136,7 +143,7 @@ int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int
         return rc;
     const double start = app_now_ms();
     const int status =
-        app_sequence_compress(d->sequence, &job->size, wnw_prompt_parts_of(job->prompt).n_prefix);
+        app_sequence_compress(d->sequence, &job->keep.size, wnw_prompt_parts_of(job->prompt).n_prefix);
     job->compress_ms = app_now_ms() - start;
     if (status != WNW_OK)
         return app_fail_status(status);

@@ -25,6 +25,8 @@ int cli_on_devices_read(struct cli_on_devices *d, struct app_job *job, int32_t f
 int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n);
 /* Stores the cache's present size in the job. */
 void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job);
+/* Stores the bytes alone: devices give memory back when the next token is computed. */
+void cli_on_devices_measure_bytes(const struct cli_on_devices *d, struct app_job *job);
 void cli_on_devices_end(struct cli_on_devices *d);
 
 #endif

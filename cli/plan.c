@@ -145,7 +145,7 @@ static json_t *plan_json(const struct app_job *job, const wnw_plan *plan)
             return NULL;
     return json_pack("{s:s, s:o, s:s, s:i, s:s, s:o*, s:o, s:o}", "format", "winnow-plan-1", "model",
                      app_json_text(job->info.name), "fingerprint", fingerprint, "n_tokens", (int)n_tokens,
-                     "policy", wnw_policy_string(job->policy), "choice", app_job_choice(job), "tokens",
+                     "policy", wnw_policy_string(job->keep.policy), "choice", app_job_choice(job), "tokens",
                      wnw__json_i32s(job->tokens, n_tokens), "layers", layers);
 }
 
@@ -172,7 +172,7 @@ static int make_plan(struct app_job *job)
     int rc = app_job_read(job, 0, n_first, NULL, NULL);
     if (rc != APP_OK)
         return rc;
-    const int status = wnw_session_plan(job->session, job->policy, &job->size, &plan, &report);
+    const int status = wnw_session_plan(job->session, job->keep.policy, &job->keep.size, &plan, &report);
     if (status != WNW_OK)
         return app_fail_status(status);
     rc = write_plan(job, plan);
@@ -184,7 +184,7 @@ static int make_plan(struct app_job *job)
         app_note("warning: %s", report.warning);
     char *own;
     app_note("%s: kept %.1f of %d entries per head; %s", job->args->out, report.kept_mean, n_first,
-             app_policy_text(job->policy, &own));
+             app_policy_text(job->keep.policy, &own));
     wnw_free(own);
     return APP_OK;
 }

@@ -76,7 +76,7 @@ static int read_text(struct app_job *job, int32_t *n_text)
     }
     const bool asked = job->args->n != APP_UNSET;
     job->n_tokens = asked && job->args->n < n ? (int32_t)job->args->n : n;
-    if (job->n_tokens > job->info.n_ctx_train && !(asked && app_job_is_endless(job))) {
+    if (job->n_tokens > job->info.n_ctx_train && !(asked && app_keep_is_endless(&job->keep))) {
         /* Without -n the text is cut to the context; a value of -n beyond the context is refused. */
         if (asked)
             return app_fail(APP_BAD_INPUT, "-n %d is more than the model's context of %d tokens",
@@ -99,13 +99,13 @@ static int prefix_length(const struct app_job *job, int32_t *prefix)
 {
     const int64_t asked = ((const struct cli_args *)job->args)->prefix;
     if (asked == APP_UNSET) {
-        *prefix = wnw_policy_is_full(job->policy) ? 0 : job->n_tokens / 2;
+        *prefix = wnw_policy_is_full(job->keep.policy) ? 0 : job->n_tokens / 2;
         return APP_OK;
     }
     if (asked >= job->n_tokens)
         return app_fail(APP_BAD_INPUT, "--prefix %lld leaves nothing to score of %d tokens; give less",
                         (long long)asked, job->n_tokens);
-    if (asked == 0 && !wnw_policy_is_full(job->policy))
+    if (asked == 0 && !wnw_policy_is_full(job->keep.policy))
         return app_fail(APP_BAD_INPUT, "--prefix 0 leaves nothing to compress; give at least 1");
     *prefix = (int32_t)asked;
     return APP_OK;
@@ -145,6 +145,8 @@ static int evaluate_on_devices(struct cli_on_devices *d, struct app_job *job, in
         rc = cli_on_devices_read(d, job, prefix, job->n_tokens, on_logits, sc);
     if (rc == APP_OK && prefix == 0)
         cli_on_devices_measure(d, job);
+    else if (rc == APP_OK)
+        cli_on_devices_measure_bytes(d, job);
     return rc;
 }
 
@@ -159,13 +161,14 @@ static int print_result(const struct app_job *job, int32_t prefix, const struct 
                (double)job->kv_bytes_full / 1048576.0);
         return app_finish_stdout();
     }
-    json_t *o = json_pack(
-        "{s:f, s:f, s:i, s:i, s:o, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:o*, s:o*}", "ppl", exp(mean),
-        "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens", (int)prefix, "text_tokens",
-        sc->n_text < 0 ? json_null() : json_integer(sc->n_text), "policy", wnw_policy_string(job->policy),
-        "kept_tokens_mean", job->kept_mean, "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes",
-        (json_int_t)job->kv_bytes, "load_ms", job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms",
-        job->compress_ms, "choice", app_job_choice(job), "chunks", app_job_chunks(job));
+    json_t *o =
+        json_pack("{s:f, s:f, s:i, s:i, s:o, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:o*, s:o*}", "ppl",
+                  exp(mean), "nll_mean", mean, "scored_tokens", (int)sc->n_scored, "prefix_tokens",
+                  (int)prefix, "text_tokens", sc->n_text < 0 ? json_null() : json_integer(sc->n_text),
+                  "policy", wnw_policy_string(job->keep.policy), "kept_tokens_mean", job->kept_mean,
+                  "kv_bytes_full", (json_int_t)job->kv_bytes_full, "kv_bytes", (json_int_t)job->kv_bytes,
+                  "load_ms", job->load_ms, "prefill_ms", job->prefill_ms, "compress_ms", job->compress_ms,
+                  "choice", app_job_choice(job), "chunks", app_job_chunks(job));
     return app_print_json(o);
 }
 

@@ -39,7 +39,7 @@ int cli_store_use_check(const struct cli_args *args)
 static wnw_store_key key_of(const struct app_job *job, const wnw_session_params *how)
 {
     return (wnw_store_key){WNW_INIT(wnw_store_key), .model = job->model,   .session = how,
-                           .run = &job->run,        .tokens = job->tokens, .n_tokens = job->n_context};
+                           .run = &job->keep.run,   .tokens = job->tokens, .n_tokens = job->n_context};
 }
 
 static wnw_session_params session_params(const struct app_job *job)
@@ -61,7 +61,7 @@ static int use_stored(struct cli_store_use *use, struct app_job *job)
                                 (int64_t)job->n_tokens - use->n_have + job->args->n);
     if (rc != APP_OK || use->n_have == job->n_context)
         return rc;
-    const int status = wnw_stored_resume(job->session, use->st, &job->run);
+    const int status = wnw_stored_resume(job->session, use->st, &job->keep.run);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
@@ -73,15 +73,15 @@ int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const st
     if (rc != APP_OK)
         return rc;
     const wnw_session_params how = session_params(job); /* whose type may have been chosen just now */
-    if (wnw_policy_needs(job->policy).flags & WNW_NEED_PROFILE)
+    if (wnw_policy_needs(job->keep.policy).flags & WNW_NEED_PROFILE)
         return app_fail(APP_BAD_INPUT, "--store does not go with policies that read calibration results");
-    job->run.profile = NULL; /* one that was found and is not needed decides nothing */
+    job->keep.run.profile = NULL; /* one that was found and is not needed decides nothing */
     const wnw_store_key key = key_of(job, &how);
     use->folder = args->store;
     int status = wnw_store_open(&use->store, args->store, limit);
     if (status != WNW_OK)
         return app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());
-    use->exact = args->store_exact || (!args->store_any && !wnw_store_continues(&job->run));
+    use->exact = args->store_exact || (!args->store_any && !wnw_store_continues(&job->keep.run));
     status = wnw_store_find(&use->st, use->store, &key, use->exact);
     if (status != WNW_OK)
         return app_fail_status(status);
@@ -121,7 +121,7 @@ int cli_store_use_read(struct cli_store_use *use, struct app_job *job)
         return rc;
     if (use->st)
         app_note("%d of %d tokens of the document come from the store%s", use->n_have, job->n_context,
-                 use->n_have < job->n_context && !wnw_store_continues(&job->run)
+                 use->n_have < job->n_context && !wnw_store_continues(&job->keep.run)
                      ? "; what is kept of them was chosen without the others"
                      : "");
     return use->n_have < job->n_context ? add(use, job) : APP_OK;

@@ -51,7 +51,7 @@ enum {
     WNW_NEED_KEYS = 1u << 1,        /* cached keys, after RoPE */
     WNW_NEED_VALUES = 1u << 2,      /* cached values */
     WNW_NEED_ATTN_SUM = 1u << 3,    /* sum of the attention of queries since an entry was read */
-    WNW_NEED_ATTN_MAX = 1u << 4,    /* maximum of the same attention */
+    WNW_NEED_ATTN_MAX = 1u << 4,    /* maximum of the same attention; only parts of programs ask for it */
     WNW_NEED_PROJ_NORM = 1u << 5,   /* norms of the values after the output projection */
     WNW_NEED_QUERY_STATS = 1u << 6, /* mean and covariance of the queries before RoPE */
     WNW_NEED_QUERIES = 1u << 7, /* every prompt query, after RoPE: as large as the prompt's hidden states */

@@ -21,6 +21,13 @@ MERGED = ("81bc9e6a",)  # commits that were merged before this check saw their s
 MOST_WORDS = 30  # of a sentence in a comment or page
 MOST_SUBJECT = 72
 
+# Each is a word that hides another one, or a clause that a reader has to turn round:
+# behind (after), beside (next to, compared with), anew (again), at hand (available), of ours (winnow's), stands (is),
+# is told (is printed), apart (separate), none of (no), whoever (anyone who), for want of (because ... ran out),
+# otherwise than (differently than).
+WORDS = 30  # of a sentence in a comment or page
+MOST_SUBJECT = 72
+
 # Each is a word that hides another one, or a clause that a reader has to turn round: behind (after), beside (next to, compared with), anew (again),
 # at hand (available), of ours (winnow's), stands (is), is told (is printed), apart (separate), none of (no), whoever (anyone who), for want of (because ... ran out), otherwise than (differently than).
 WORDS = re.compile(

@@ -6,7 +6,8 @@
 # - an include that the tables below do not allow;
 # - a cycle of folders, or of the rooms of a program;
 # - a circle of calls between files of a folder;
-# - a call from a room of a folder to one that LEVELS does not allow;
+# - a call from a room of a folder to one that LEVELS does not allow, and an include of its header;
+# - a header of such a folder itself that includes more than the lowest room's, or declares a function;
 # - a file that includes one of a folder more/, which a build can leave out, and is in none itself;
 # - a program that includes headers of src/, or a test that does so outside of tests/lib/peek_*.h;
 # - a function that NAME.h (or NAME_impl.h) declares and neither NAME.c nor NAME_*.c of the same folder defines
@@ -48,7 +49,8 @@ MAY = {
     "reader": "base",
     "calibrate": "base kernel model text cache attend forward observe profile policy method chooser plan session score",
 }
-# Rooms of a folder of src/: the other rooms whose functions each may call. Their headers lie in the folder itself or in a room.
+# Rooms of a folder of src/: the other rooms whose functions each may call and whose headers it may include. Headers in the
+# folder itself hold the state that rooms share: they declare no functions, and include the header of the lowest room alone.
 LEVELS = {
     "src/bridge": {
         "cells": "",
@@ -121,6 +123,9 @@ for path in sources:
             room, other = path.parts[2], target.parts[2]
             if other not in [room, *LEVELS[f"src/{folder(path)}"].get(room, "").split()]:
                 faults.append(f"{path} includes {name}: {room}/ may not know {other}/")
+        elif f"src/{folder(path)}" in LEVELS and len(path.parts) == 3 and len(target.parts) == 4 and folder(target) == folder(path):
+            if LEVELS[f"src/{folder(path)}"].get(target.parts[2]) != "":
+                faults.append(f"{path} includes {name}: headers beside the rooms may know the lowest room alone")
         elif folder(target) != folder(path):
             arrows.setdefault((folder(path), folder(target)), []).append((str(path), name))
 
@@ -311,6 +316,9 @@ for home, may in LEVELS.items():
         for target in targets:
             if target.parent.name not in [room, *may[room].split()]:
                 faults.append(f"{path} calls a function of {target}: {home}/{room}/ may not know {target.parent.name}/")
+    for header in pathlib.Path(home).glob("*.h"):
+        faults += [f"{header} declares {name}: functions belong into the header of a room"
+                   for name in DECLARED.findall(COMMENT.sub("", header.read_text()))]
     if circle := find_circle(may):
         faults.append(f"circle of rooms in {home}/: " + " -> ".join(circle))
 

@@ -31,7 +31,7 @@ struct tokens {
 
 // The server's own routes that are asked, set while routes are registered, before the server listens.
 struct routes {
-    server_http_context::handler_t apply_template, tokenize, slot_action, completion;
+    server_http_context::handler_t apply_template, tokenize, slot_action, completion, adapters;
 };
 routes &own();
 

@@ -108,6 +108,14 @@ int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens)
     return tokens;
 }
 
+int32_t serve_reply_length(const char *reply, size_t n)
+{
+    json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL);
+    const int32_t length = json_is_array(o) ? (int32_t)json_array_size(o) : -1;
+    json_decref(o);
+    return length;
+}
+
 char *serve_reply_add_removed(const char *reply, size_t n, int32_t n_removed)
 {
     json_t *o = json_loadb(reply, n, JSON_ALLOW_NUL, NULL), *usage = json_object_get(o, "usage");

@@ -29,6 +29,8 @@ char *serve_body_get_file(const char *body, size_t n);
 /* The prompt that a reply has, and its tokens. */
 char *serve_reply_prompt(const char *reply, size_t n);
 int32_t *serve_reply_tokens(const char *reply, size_t n, int32_t *n_tokens);
+/* How many members a reply has that is a list; -1: it is none. */
+int32_t serve_reply_length(const char *reply, size_t n);
 /* A reply with the number of tokens that were removed, in its `usage`. NULL: it has none. */
 char *serve_reply_add_removed(const char *reply, size_t n, int32_t n_removed);
 /* The same for whole events of a stream. */

@@ -119,7 +119,7 @@ bool llama_batch_ext_set_output_logits(struct llama_batch_ext *batch, int32_t id
 int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, struct llama_batch_ext *batch)
 {
     struct serve_batch *b = serve_batches_find(&w.batches, batch);
-    if (ctx != w.ctx || type != LLAMA_PROCESS_TYPE_DECODE || w.blind || !b)
+    if (ctx != w.ctx || type != LLAMA_PROCESS_TYPE_DECODE || w.unmatched || !b)
         return REAL(llama_process)(ctx, type, batch);
     if (!serve_decode_begin(&w, b))
         return 1; /* as where no cells are free: the server clears a slot and tries again */
@@ -188,11 +188,11 @@ llama_sampler_init_grammar_lazy_patterns(const struct llama_vocab *vocab, const 
 
 static bool is_watched(llama_memory_t mem)
 {
-    return w.ctx && !w.blind && llama_get_memory(w.ctx) == mem;
+    return w.ctx && !w.unmatched && llama_get_memory(w.ctx) == mem;
 }
 
 /* Frees what died, and tells what is left. */
-static void bury(int32_t seq)
+static void free_dead_cells(int32_t seq)
 {
     serve_watched_bury(&w);
     w.n_purges = 0;
@@ -223,7 +223,7 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
             lost = serve_watched_lose(&w, i, p0 > 0 ? p0 : 0) || lost;
         serve_sequences_rm(&w.sequences, seq_id, p0, p1);
         if (n < 0 || w.sequences.of[seq_id].n < n || lost)
-            bury(seq_id);
+            free_dead_cells(seq_id);
     }
     return removed;
 }
@@ -278,7 +278,7 @@ void llama_memory_clear(llama_memory_t mem, bool data)
     REAL(llama_memory_clear)(mem, data);
     if (is_watched(mem)) {
         serve_sequences_rm(&w.sequences, -1, -1, -1);
-        bury(-1);
+        free_dead_cells(-1);
     }
 }
 
@@ -305,7 +305,7 @@ size_t llama_state_seq_save_file(struct llama_context *ctx, const char *filepath
     if (!serve_inspect_of_file(filepath, &ticket, &document))
         return serve_saved_write(&w, filepath, seq_id, tokens, n_token_count);
     json_t *seen = NULL;
-    if (w.blind)
+    if (w.unmatched)
         why = "the slots of models with recurrent layers are not told apart";
     else
         seen = serve_look(&w, document < serve_documents_n() ? document : -1, seq_id, tokens, n_token_count,
@@ -321,7 +321,7 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
     if (!is_slot(ctx, dest_seq_id))
         return REAL(llama_state_seq_load_file)(ctx, filepath, dest_seq_id, tokens_out, n_token_capacity,
                                                n_token_count_out);
-    if (document >= 0 && !w.blind)
+    if (document >= 0 && !w.unmatched)
         return serve_document_cells_restore(&w, dest_seq_id, document, tokens_out, n_token_capacity,
                                             n_token_count_out);
     return serve_saved_read(&w, filepath, dest_seq_id, tokens_out, n_token_capacity, n_token_count_out);

@@ -32,9 +32,13 @@ enum {
     M = 1 << SERVE_FORM_MESSAGES,
     R = 1 << SERVE_FORM_RESPONSES,
     I = 1 << SERVE_FORM_INFILL,
+    T = 1 << SERVE_FORM_TOKENIZE,
+    D = 1 << SERVE_FORM_DETOKENIZE,
+    E = 1 << SERVE_FORM_EMBEDDINGS,
+    K = 1 << SERVE_FORM_RERANK,
     CR = C | R,
     ALL_BUT_M = P | C | R | I, /* of /v1/messages the server takes over a few fields alone */
-    ALL = P | C | M | R | I
+    ALL = P | C | M | R | I    /* that generate */
 };
 
 static const struct field {
@@ -45,7 +49,7 @@ static const struct field {
 } fields[] = {
     {"prompt", ANY, P | I, 0, 0},
     {"messages", LIST, C | M, 0, 0},
-    {"input", MIXED, R, 0, 0},
+    {"input", ANY, R | E, 0, 0},
     {"system", MIXED, M, 0, 0},
     {"instructions", TEXT, R, 0, 0},
     {"input_prefix", TEXT, I, 0, 0},
@@ -128,6 +132,18 @@ static const struct field {
     {"thinking", OBJECT, M, 0, 0},
     {"reasoning", OBJECT, R, 0, 0},
     {"stop_sequences", LIST, M, 0, 0},
+    {"content", ANY, T | E, 0, 0},
+    {"add_special", BOOL, T, 0, 0},
+    {"parse_special", BOOL, T, 0, 0},
+    {"with_pieces", BOOL, T, 0, 0},
+    {"tokens", LIST, D, 0, 0},
+    {"encoding_format", TEXT, E, 0, 0},
+    {"embd_normalize", WHOLE, E, -1, INT32_MAX},
+    {"query", TEXT, K, 0, 0},
+    {"documents", TEXTS, K, 0, 0},
+    {"texts", TEXTS, K, 0, 0},
+    {"top_n", WHOLE, K, 0, INT32_MAX},
+    {"return_text", BOOL, K, 0, 0},
     {"chat_format", OWN, ALL, 0, 0},
     {"chat_parser", OWN, ALL, 0, 0},
     {"generation_prompt", OWN, ALL, 0, 0},
@@ -141,23 +157,49 @@ static const struct field {
     {"functions", NOBODY, ALL, 0, 0},
     {"suffix", NOBODY, ALL, 0, 0},
     /* Of other programs that serve models. */
-    {"bad_words", NOBODY, ALL, 0, 0},
+    {"add_special_tokens", NOBODY, ALL, 0, 0},
+    {"allowed_token_ids", NOBODY, ALL, 0, 0},
+    {"audio", NOBODY, ALL, 0, 0},
     {"background", NOBODY, ALL, 0, 0},
+    {"bad_words", NOBODY, ALL, 0, 0},
+    {"bad_words_ids", NOBODY, ALL, 0, 0},
     {"chat_template", NOBODY, ALL, 0, 0},
     {"continue_final_message", NOBODY, ALL, 0, 0},
     {"conversation", NOBODY, ALL, 0, 0},
+    {"dimensions", NOBODY, ALL, 0, 0},
+    {"early_stopping", NOBODY, ALL, 0, 0},
+    {"epsilon_cutoff", NOBODY, ALL, 0, 0},
+    {"eta_cutoff", NOBODY, ALL, 0, 0},
+    {"guidance_scale", NOBODY, ALL, 1, 1},
     {"guided_choice", NOBODY, ALL, 0, 0},
     {"guided_grammar", NOBODY, ALL, 0, 0},
     {"guided_json", NOBODY, ALL, 0, 0},
     {"guided_regex", NOBODY, ALL, 0, 0},
+    {"input_type", NOBODY, ALL, 0, 0},
+    {"late_chunking", NOBODY, ALL, 0, 0},
     {"length_penalty", NOBODY, ALL, 1, 1},
+    {"max_new_tokens", NOBODY, ALL, -1, -1},
+    {"min_length", NOBODY, ALL, 0, 0},
     {"min_tokens", NOBODY, ALL, 0, 0},
+    {"negative_prompt", NOBODY, ALL, 0, 0},
+    {"no_repeat_ngram_size", NOBODY, ALL, 0, 0},
+    {"num_beams", NOBODY, ALL, 1, 1},
     {"num_predict", NOBODY, ALL, -1, -1},
+    {"options", NOBODY, ALL, 0, 0},
+    {"penalty_alpha", NOBODY, ALL, 0, 0},
     {"previous_response_id", NOBODY, ALL, 0, 0},
+    {"prompt_logprobs", NOBODY, ALL, 0, 0},
+    {"rank_fields", NOBODY, ALL, 0, 0},
     {"repetition_penalty", NOBODY, ALL, 1, 1},
+    {"return_documents", NOBODY, ALL, 0, 0},
+    {"stop_token_ids", NOBODY, ALL, 0, 0},
     {"structured_outputs", NOBODY, ALL, 0, 0},
+    {"tfs_z", NOBODY, ALL, 1, 1},
+    {"top_a", NOBODY, ALL, 0, 0},
+    {"truncate", NOBODY, ALL, 0, 0},
     {"truncate_prompt_tokens", NOBODY, ALL, -1, -1},
     {"use_beam_search", NOBODY, ALL, 0, 0},
+    {"web_search_options", NOBODY, ALL, 0, 0},
 };
 
 /* Names of one field: if several are there they agree. The first one is passed on. */
@@ -273,7 +315,11 @@ static int check_form(const struct field *f, enum serve_form form, char *why, co
                                          [SERVE_FORM_CHAT] = "/v1/chat/completions",
                                          [SERVE_FORM_MESSAGES] = "/v1/messages",
                                          [SERVE_FORM_RESPONSES] = "/v1/responses",
-                                         [SERVE_FORM_INFILL] = "/infill"};
+                                         [SERVE_FORM_INFILL] = "/infill",
+                                         [SERVE_FORM_TOKENIZE] = "/tokenize",
+                                         [SERVE_FORM_DETOKENIZE] = "/detokenize",
+                                         [SERVE_FORM_EMBEDDINGS] = "/embeddings",
+                                         [SERVE_FORM_RERANK] = "/rerank"};
     if (f->forms >> form & 1)
         return 0;
     int other = 0;
@@ -379,7 +425,7 @@ static int follow_choice(json_t *body, enum serve_form form, const json_t *choic
 static int check_of_form(json_t *body, enum serve_form form, char *why, const char **param)
 {
     const json_t *choice = json_object_get(body, "tool_choice"),
-                 *logprobs = json_object_get(body, "logprobs"),
+                 *logprobs = json_object_get(body, "logprobs"), *input = json_object_get(body, "input"),
                  *format = json_object_get(json_object_get(body, "text"), "format");
     const int status = choice ? follow_choice(body, form, choice, why, param) : 0;
     if (status)
@@ -390,6 +436,8 @@ static int check_of_form(json_t *body, enum serve_form form, char *why, const ch
         static const struct field number = {"logprobs", WHOLE, ALL, 0, INT32_MAX};
         return check_whole(body, &number, json_object_get(body, "logprobs"), why, param);
     }
+    if (input && form == SERVE_FORM_RESPONSES && !json_is_array(input) && !json_is_string(input))
+        return fail(why, param, "input", "it is a text or a list");
     if (json_is_true(json_object_get(body, "echo")))
         return fail(why, param, "echo", "this route shows no prompt");
     if (form == SERVE_FORM_RESPONSES && format && strcmp(text_in(format, "type"), "text") != 0)

@@ -15,13 +15,17 @@ extern "C" {
 
 struct json_t;
 
-/* Bodies by their form: of routes that generate and take a slot by its number, and of completion of code. */
+/* Bodies by their form: of routes that generate and take a slot by its number, of completion of code, and of routes that generate no text. */
 enum serve_form {
     SERVE_FORM_PROMPT,
     SERVE_FORM_CHAT,
     SERVE_FORM_MESSAGES,
     SERVE_FORM_RESPONSES,
-    SERVE_FORM_INFILL
+    SERVE_FORM_INFILL,
+    SERVE_FORM_TOKENIZE,
+    SERVE_FORM_DETOKENIZE,
+    SERVE_FORM_EMBEDDINGS,
+    SERVE_FORM_RERANK
 };
 
 /* Checks the members of a body, and makes those that have several names have one: "n", and "n_predict" or the form's own name of it. Lists that

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serve/generate.hpp"
 
+#include "serve/adapters.hpp"
 #include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/documents.h"
@@ -295,6 +296,8 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     const int status = serve_request_read(&p.r, form, req.body.data(), req.body.size(), why, &param);
     if (status)
         return refuse(status, why, param);
+    if (auto refused = take_adapters(req, p.r))
+        return refused;
     drop_body(req);
     if (p.r.ask.behind > 0 &&
         !serve_document_wait(p.r.ask.behind - 1, has_left, const_cast<server_http_req *>(&req)))
@@ -318,12 +321,12 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     }
 }
 
-server_http_res_ptr uncounted(const handler &route, const server_http_req &req)
+server_http_res_ptr uncounted(const handler &route, int form, const server_http_req &req)
 {
     if (serve_settings()->cap > 0)
         return refuse(400, "this route's memory is not counted, and the server's is bounded (--kv-bytes)",
                       nullptr);
-    return checked(route, -1, req);
+    return checked(route, form, req);
 }
 
 server_http_res_ptr without_field(const handler &route, const server_http_req &req)
@@ -340,7 +343,15 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
                       "winnow");
     if (status)
         return refuse(status, why, param);
-    return uncounted(route, req);
+    if (auto refused = take_adapters(req, p.r))
+        return refused;
+    if (p.r.ask.want.adapters == 0)
+        return uncounted(route, -1, req);
+    const c_text body(serve_request_body(&p.r));
+    if (!body)
+        return out_of_memory();
+    const_cast<server_http_req &>(req).body = body.get();
+    return uncounted(route, -1, req);
 }
 
 } // namespace serve

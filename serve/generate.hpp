@@ -15,8 +15,9 @@ server_http_res_ptr generate(const server_http_context::handler_t &route, serve_
 // Passes a request on with this body, without a slot.
 server_http_res_ptr pass_on(const server_http_context::handler_t &route, const server_http_req &req,
                             std::string body);
-// On its way to a route of which no slots are claimed: refused where memory is bounded.
-server_http_res_ptr uncounted(const server_http_context::handler_t &route, const server_http_req &req);
+// On its way to a route of which no slots are claimed: refused where memory is bounded. form: of its fields, -1 = none.
+server_http_res_ptr uncounted(const server_http_context::handler_t &route, int form,
+                              const server_http_req &req);
 // The same where the field `winnow` has no meaning, and a slot cannot be named.
 server_http_res_ptr without_field(const server_http_context::handler_t &route, const server_http_req &req);
 

@@ -9,6 +9,7 @@
 //     routes.cpp    winnow's routes                     calls.c           libllama's functions, in front of libllama's own
 //     generate.cpp  a request that generates            watched.c         the context, and what its sequences hold
 //     request.c     its field `winnow` and its body     batches.c         the rows of the server's batches
+//     adapters.cpp  scales of adapters (request_adapters.c)
 //     request_messages.c  its document, its header      sequences.c       which cells a sequence has
 //     convert.cpp   bodies of other vendors' routes     decode.c          a batch: rows meet cells, prompts end
 //     pages.cpp     what is shown                       compress.c        what stays of a prompt

@@ -127,13 +127,14 @@ static struct parked *find(uint64_t id)
     return p;
 }
 
-/* Ends those that the new one holds all of: of the same owner, read for the same policy, with a text that its own begins with. */
+/* Ends those that the new one holds all of: of the same owner, read for the same policy and adapters, with a text that its own begins with. */
 static void replace(const struct parked *by)
 {
     for (struct parked *p = all.first, *next; p; p = next) {
         next = p->next;
         if (p != by && !p->dropped && !p->unfit && serve_same_owner(&p->about.owner, &by->about.owner) &&
-            serve_same_want(&p->about.want, &by->about.want) && p->about.key_len <= by->about.key_len &&
+            serve_same_want(&p->about.want, &by->about.want) &&
+            p->about.want.adapters == by->about.want.adapters && p->about.key_len <= by->about.key_len &&
             memcmp(p->about.key, by->about.key, p->about.key_len) == 0)
             drop(p);
     }

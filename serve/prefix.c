@@ -13,6 +13,8 @@ size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b)
 bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask)
 {
     const struct serve_want *by = prefix->compressed_by;
+    if (prefix->want->adapters != ask->want.adapters) /* it was computed by another model */
+        return false;
     if (ask->reuse != SERVE_REUSE_SAME)
         return ask->reuse == SERVE_REUSE_ANY;
     if (prefix->behind != ask->behind)

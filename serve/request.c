@@ -267,23 +267,9 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
     return read_object(r, why, param);
 }
 
-/* A list of tokens; what is not in the vocabulary the server says. */
-static bool are_tokens(const json_t *list)
-{
-    size_t i;
-    const json_t *one;
-    json_array_foreach((json_t *)(uintptr_t)list, i, one)
-    {
-        if (!json_is_integer(one) || json_integer_value(one) < 0 || json_integer_value(one) > INT32_MAX)
-            return false;
-    }
-    return json_is_array(list);
-}
-
 int serve_request_check_other(json_t *body, int form, char *why, const char **param)
 {
-    const json_t *tokens = json_object_get(body, "tokens");
-    if (!json_is_object(body) && !json_is_array(body)) {
+    if (!json_is_object(body)) {
         snprintf(why, SERVE_TEXT, "the body is no object in JSON");
         return 400;
     }
@@ -294,8 +280,6 @@ int serve_request_check_other(json_t *body, int form, char *why, const char **pa
         return fail(why, param, *param, "it is longer than any prompt that the context holds");
     if (form >= 0)
         return check_fields(body, (enum serve_form)form, why, param);
-    if (tokens && !are_tokens(tokens))
-        return fail(why, param, "tokens", "it is a list of tokens, whole numbers from 0");
     return serve_fields_check_grammars(body, why, param);
 }
 

@@ -54,6 +54,13 @@ char *serve_request_tokenize(const struct serve_request *r);
 /* Whether a text of the body has more bytes than a prompt of `times` contexts can have. It need not be tokenised to know. *param is its field. */
 bool serve_request_is_long(const struct json_t *body, int32_t times, const char **param);
 
+/* ---- Its adapters (request_adapters.c) ---- */
+
+/* Checks the adapters that it names against those of the server, and writes the scale of each into the body. What is read of its prompt is
+ * used again with the same scales alone. all: the reply of GET /lora-adapters. 0, or a status, as serve_request_read. */
+int serve_request_set_adapters(struct serve_request *r, const char *all, size_t n, char *why,
+                               const char **param);
+
 /* ---- Its messages (request_messages.c) ---- */
 
 /* Whether a message has a part that is no text, as an image: nobody knows how many tokens it takes before they are computed. */

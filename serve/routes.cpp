@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which routes are ours and which pass through us. The linker sends calls of server_http_context::post, get and start here
 // (--wrap, server.cmake), which are few lines of one header; the server's files are not changed.
+#include "serve/adapters.hpp"
 #include "serve/call.hpp"
 #include "serve/config.h"
 #include "serve/connections.hpp"
@@ -32,7 +33,7 @@ const struct {
                   {"/v1/chat/completions", SERVE_FORM_CHAT}, {"/v1/messages", SERVE_FORM_MESSAGES},
                   {"/v1/responses", SERVE_FORM_RESPONSES},   {"/responses", SERVE_FORM_RESPONSES}};
 
-// Routes that write or count a prompt, and read nothing into a slot.
+// Routes that write or count a prompt or tokens, and read nothing into a slot.
 const struct {
     const char *path;
     serve_form form;
@@ -41,18 +42,19 @@ const struct {
                 {"/v1/chat/completions/input_tokens", SERVE_FORM_CHAT},
                 {"/responses/input_tokens", SERVE_FORM_RESPONSES},
                 {"/v1/responses/input_tokens", SERVE_FORM_RESPONSES},
-                {"/v1/messages/count_tokens", SERVE_FORM_MESSAGES}};
+                {"/v1/messages/count_tokens", SERVE_FORM_MESSAGES},
+                {"/tokenize", SERVE_FORM_TOKENIZE},
+                {"/detokenize", SERVE_FORM_DETOKENIZE}};
 
 // Routes that take slots, whichever are free, as far as the server was started with what they are for.
-const char *const uncounted[] = {"/v1/audio/transcriptions",
-                                 "/audio/transcriptions",
-                                 "/embedding",
-                                 "/embeddings",
-                                 "/v1/embeddings",
-                                 "/rerank",
-                                 "/reranking",
-                                 "/v1/rerank",
-                                 "/v1/reranking"};
+const struct {
+    const char *path;
+    int form;
+} uncounted[] = {{"/v1/audio/transcriptions", -1},          {"/audio/transcriptions", -1},
+                 {"/embedding", SERVE_FORM_EMBEDDINGS},     {"/embeddings", SERVE_FORM_EMBEDDINGS},
+                 {"/v1/embeddings", SERVE_FORM_EMBEDDINGS}, {"/rerank", SERVE_FORM_RERANK},
+                 {"/reranking", SERVE_FORM_RERANK},         {"/v1/rerank", SERVE_FORM_RERANK},
+                 {"/v1/reranking", SERVE_FORM_RERANK}};
 
 // Actions on slots: those with files only where the server was started with a folder for them. Several of one slot wait here, each until the
 // slot is its own: the server would put them off and come back to the first alone.
@@ -134,9 +136,13 @@ handler route_of(const std::string &path, const handler &h)
         return [h](const server_http_req &req) { return act(h, req); };
     if (path == "/infill")
         return [h](const server_http_req &req) { return serve::without_field(h, req); };
-    for (const char *p : uncounted)
-        if (path == p)
-            return [h](const server_http_req &req) { return serve::uncounted(h, req); };
+    if (path == "/lora-adapters")
+        return [h](const server_http_req &req) { return serve::set_adapters(h, req); };
+    if (path == "/props")
+        return [h](const server_http_req &req) { return serve::set_nothing(h, req); };
+    for (const auto &u : uncounted)
+        if (path == u.path)
+            return [h, form = u.form](const server_http_req &req) { return serve::uncounted(h, form, req); };
     if (path == "/cors-proxy" ||
         path == "/predict") // what passes there is not for us, or comes back by another route
         return h;
@@ -198,6 +204,8 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h)
 {
     const bool ours = path == "/metrics";
+    if (path == "/lora-adapters")
+        own().adapters = h;
     const handler metrics = [h](const server_http_req &req) { return serve::with_metrics(h, req); };
     REAL(GET)(self, path, guarded(path, ours ? metrics : h));
 }

@@ -134,11 +134,11 @@ static int take_slot(struct serve_slot_file *file, uint8_t **state, int32_t *n_t
     WNW_TRY(check_files());
     memset(file, 0, sizeof *file); /* with what lies between its members, since it is written */
     file->n_tokens = n_notes;
-    if (!w->blind && serve_sequences_removed(&w->sequences, seq) > 0)
+    if (!w->unmatched && serve_sequences_removed(&w->sequences, seq) > 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "room was made in it, and a file has no place for what was removed");
     WNW_TRY(serve_restore_count(n_tokens, notes, n_notes));
-    if (w->blind)
+    if (w->unmatched)
         file->n_sequence = *n_tokens;
     else
         describe(file, w, seq);
@@ -169,7 +169,7 @@ void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, in
 {
     struct serve_slot_read slot = {0};
     int32_t n_tokens;
-    if (replaced && !w->blind && serve_settings()->park_ratio > 0.0)
+    if (replaced && !w->unmatched && serve_settings()->park_ratio > 0.0)
         serve_compress_parked(w, seq);
     int rc = take_slot(&slot.file, &slot.state, &n_tokens, w, seq, notes, n_notes);
     if (rc == WNW_OK && n_tokens > 0 && !(slot.notes = malloc(n_notes * sizeof *notes)))
@@ -201,7 +201,7 @@ static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *
 
 void serve_saved_park_all(struct serve_watched *w)
 {
-    for (int32_t seq = 0; seq < w->n_slots && !w->blind; seq++) {
+    for (int32_t seq = 0; seq < w->n_slots && !w->unmatched; seq++) {
         struct serve_slot_read slot = {0};
         struct serve_park_about about;
         size_t n;
@@ -261,7 +261,7 @@ static void note_tokens(struct serve_watched *w, const struct serve_slot_read *x
 /* Puts what was read into a slot. Returns the file's bytes, 0 on failure. */
 static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq, int32_t *notes)
 {
-    if (!w->blind) {
+    if (!w->unmatched) {
         serve_sequences_rm(&w->sequences, seq, -1, -1); /* libllama replaces the sequence */
         serve_watched_lose(w, seq, 0);
         serve_watched_bury(w);
@@ -270,7 +270,7 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
     const bool good = set_state(w, x, seq);
     if (good)
         memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
-    if (!w->blind) {
+    if (!w->unmatched) {
         w->held[seq] = good ? held_of(&x->file) : (struct serve_held){0};
         if (good)
             note_tokens(w, x, seq);

@@ -3,7 +3,7 @@
 # tests the same server without them. Both are linked from the archive that `make server` compiles; nothing of libllama
 # is compiled again. Under sanitizers there is none: the archive has no marks of theirs.
 # What needs no server, and is tested by itself.
-add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/prefix.c serve/request.c serve/request_messages.c
+add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/prefix.c serve/request.c serve/request_adapters.c serve/request_messages.c
   serve/request_prompt.c serve/schema.c
   serve/restores.c serve/sequences.c serve/sha256.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/tickets.c serve/values.c serve/want.c serve/why.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
@@ -38,7 +38,7 @@ set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_
   _ZN22server_response_reader9post_taskEO11server_taskb _ZN22server_response_reader10post_tasksEOSt6vectorI11server_taskSaIS1_EEb
   _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_routes serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp serve/start.cpp)
+set(wnw_routes serve/adapters.cpp serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp serve/start.cpp)
 set(wnw_pages "")
 foreach(page "serve;serve_page" "inspect;serve_inspect_html")
   list(GET page 0 from)

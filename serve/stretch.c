@@ -34,7 +34,7 @@ static const char *why_not(const struct serve_watched *w)
     const enum llama_rope_type rope = llama_model_rope_type(m);
     if (!serve_settings()->makes_room)
         return "the server was started without it: winnow serve --when-full compress";
-    if (w->blind)
+    if (w->unmatched)
         return "the model has recurrent layers, from which nothing can be removed";
     if (llama_model_n_swa(m) > 0)
         return "the model has layers with a sliding window, whose positions cannot be moved";

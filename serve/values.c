@@ -3,6 +3,7 @@
 
 #include "serve/config.h"
 
+#include <float.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,6 +163,18 @@ static int check_tools(const struct check *c)
     return 0;
 }
 
+/* The server knows these forms of reasoning (0.3.36: common/chat.cpp), and writes what it does not know into its log. */
+static int check_reasoning(const struct check *c)
+{
+    static const char *const formats[] = {"none", "auto", "deepseek", "deepseek-legacy", NULL};
+    const char *text = text_in(c->body, "reasoning_format");
+    for (size_t i = 0; text && formats[i]; i++)
+        if (strcmp(text, formats[i]) == 0)
+            return 0;
+    return text ? fail(c, "reasoning_format", "it is \"none\", \"auto\", \"deepseek\" or \"deepseek-legacy\"")
+                : 0;
+}
+
 /* ---- Fields of one form ---- */
 
 static int check_thinking(const struct check *c)
@@ -226,33 +239,130 @@ static int check_modalities(const struct check *c)
     return good ? 0 : fail(c, "modalities", "answers are text: [\"text\"]");
 }
 
-static int check_adapters(const struct check *c)
+/* ---- Adapters ---- */
+
+static bool is_adapter_twice(const json_t *list, size_t at, json_int_t id)
 {
-    json_t *one;
-    size_t i;
-    json_array_foreach(json_object_get(c->body, "lora"), i, one)
-    {
-        const json_t *id = json_object_get(one, "id");
-        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            !json_is_number(json_object_get(one, "scale")))
-            return fail(c, "lora",
-                        "each member has the id of an adapter, a whole number from 0, and a scale");
+    size_t i = 0;
+    while (i < at && json_integer_value(json_object_get(json_array_get(list, i), "id")) != id)
+        i++;
+    return i < at;
+}
+
+static int check_adapter(const json_t *list, size_t at, int32_t n, const char **member, char *what,
+                         size_t size)
+{
+    const json_t *one = json_array_get(list, at), *id = json_object_get(one, "id"),
+                 *scale = json_object_get(one, "scale");
+    const double x = json_number_value(scale);
+    *member = "id";
+    if (!json_is_object(one) || !json_is_integer(id) || json_integer_value(id) < 0)
+        snprintf(what, size, "each member has the id of an adapter, a whole number from 0, and a scale");
+    else if (n == 0)
+        snprintf(what, size, "this server has no adapters; winnow serve ... -- --lora FILE gives it one");
+    else if (n > 0 && json_integer_value(id) >= n)
+        snprintf(what, size, "there is no adapter %lld; this server has %d, numbered from 0",
+                 (long long)json_integer_value(id), (int)n);
+    else if (is_adapter_twice(list, at, json_integer_value(id)))
+        snprintf(what, size, "adapter %lld is named twice", (long long)json_integer_value(id));
+    else if (!json_is_number(scale) || !(x >= -FLT_MAX && x <= FLT_MAX)) {
+        *member = "scale";
+        snprintf(what, size, "each member has the scale of its adapter, a number");
+    } else
+        return 0;
+    return 400;
+}
+
+int serve_values_check_adapters(const json_t *list, const char *name, int32_t n, char *why,
+                                const char **param)
+{
+    char what[200];
+    const char *member;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (check_adapter(list, i, n, &member, what, sizeof what) == 0)
+            continue;
+        *param = name ? name : member;
+        snprintf(why, SERVE_TEXT, "%.80s: %.200s", *param, what);
+        return 400;
     }
     return 0;
+}
+
+static int check_adapters(const struct check *c)
+{
+    return serve_values_check_adapters(field_of(c, "lora"), "lora", -1, c->why, c->param);
+}
+
+/* ---- Bodies of routes that generate no text ---- */
+
+/* The server would take a number with a fraction, and one that is no token, and leave the rest to chance. */
+static bool are_tokens(const struct check *c, const json_t *list, bool with_texts)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach((json_t *)(uintptr_t)list, i, one)
+    {
+        if (json_is_string(one) ? !with_texts : !is_token(c, one))
+            return false;
+    }
+    return json_is_array(list);
+}
+
+static int check_tokenize(const struct check *c)
+{
+    const json_t *v = field_of(c, "content");
+    if (!v)
+        return fail(c, "content", "it is missing");
+    return json_is_string(v) || are_tokens(c, v, true)
+               ? 0
+               : fail(c, "content", "it is a text, or a list of texts and tokens of the vocabulary");
+}
+
+static int check_detokenize(const struct check *c)
+{
+    const json_t *v = field_of(c, "tokens");
+    if (!v)
+        return fail(c, "tokens", "it is missing");
+    return are_tokens(c, v, false)
+               ? 0
+               : fail(c, "tokens", "it is a list of tokens, whole numbers from 0 that the vocabulary has");
+}
+
+static int check_embeddings(const struct check *c)
+{
+    return field_of(c, "input") && field_of(c, "content")
+               ? fail(c, "content", "a request has this or input, not both")
+               : 0;
+}
+
+static int check_rerank(const struct check *c)
+{
+    if (field_of(c, "documents") && field_of(c, "texts"))
+        return fail(c, "texts", "a request has this or documents, not both");
+    return json_is_true(field_of(c, "return_text")) && !field_of(c, "texts")
+               ? fail(c, "return_text", "it is followed with texts, and not with documents")
+               : 0;
 }
 
 int serve_values_check(const json_t *body, enum serve_form form, int32_t n_vocab, char *why,
                        const char **param)
 {
     static int (*const all[])(const struct check *c) = {check_samplers, check_bias,       check_format,
-                                                        check_tools,    check_modalities, check_adapters};
+                                                        check_tools,    check_modalities, check_adapters,
+                                                        check_reasoning},
+                                                 (*const of_form[])(const struct check *c) = {
+                                                     [SERVE_FORM_MESSAGES] = check_messages,
+                                                     [SERVE_FORM_TOKENIZE] = check_tokenize,
+                                                     [SERVE_FORM_DETOKENIZE] = check_detokenize,
+                                                     [SERVE_FORM_EMBEDDINGS] = check_embeddings,
+                                                     [SERVE_FORM_RERANK] = check_rerank};
     const struct check c = {.body = body, .form = form, .n_vocab = n_vocab, .why = why, .param = param};
     const json_t *text = json_object_get(body, "text");
     int status = 0;
     for (size_t i = 0; !status && i < sizeof all / sizeof *all; i++)
         status = all[i](&c);
-    if (!status && form == SERVE_FORM_MESSAGES)
-        status = check_messages(&c);
+    if (!status && of_form[form])
+        status = of_form[form](&c);
     if (!status && form == SERVE_FORM_RESPONSES && text && !json_is_object(text))
         status = fail(&c, "text", "it is an object with a format");
     return status;

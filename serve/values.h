@@ -15,6 +15,10 @@ extern "C" {
 /* n_vocab: tokens of the vocabulary, 0 = not known. 0, or the HTTP status with why[SERVE_TEXT] and the field's name in param. */
 int serve_values_check(const struct json_t *body, enum serve_form form, int32_t n_vocab, char *why,
                        const char **param);
+/* Checks a list of adapters and their scales. The server would pass over one that it does not have. n: how many it has, -1 = not known.
+ * name: of the field in messages; NULL: the list is the body, and param is the member's name. */
+int serve_values_check_adapters(const struct json_t *list, const char *name, int32_t n, char *why,
+                                const char **param);
 
 #ifdef __cplusplus
 }

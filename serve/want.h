@@ -24,6 +24,7 @@ struct serve_want {
     /* with every default written out, so that one policy has one form; "": not known */
     char form[SERVE_FORM];
     uint32_t needs;     /* WNW_NEED_ flags; all of them where it cannot be told */
+    uint64_t adapters;  /* a mark of the scales of the server's adapters; 0: it has none */
     bool keeps_quality; /* it drops a share of the scores of all entries that it judges */
 };
 

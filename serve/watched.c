@@ -290,9 +290,9 @@ static bool open_sequences(struct serve_watched *w)
         serve_refuse(
             "none of the model's keys and values is on the device WINNOW: `winnow serve` sets -dev WINNOW "
             "-ngl 99, and a model without any is served by llama.cpp's own llama-server");
-    w->blind =
+    w->unmatched =
         llama_model_is_hybrid(llama_get_model(w->ctx)) || llama_model_is_recurrent(llama_get_model(w->ctx));
-    w->feeds = !w->blind; /* states of recurrent layers cannot go back */
+    w->feeds = !w->unmatched; /* states of recurrent layers cannot go back */
     w->marked = calloc((size_t)n_cells, sizeof *w->marked);
     if (!w->marked || !serve_sequences_init(&w->sequences, serve_watched_n(w), n_cells))
         return false;
@@ -301,7 +301,7 @@ static bool open_sequences(struct serve_watched *w)
     room.n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(w->ctx)));
     room.most_text = most_text(llama_model_get_vocab(llama_get_model(w->ctx)), n_cells);
     w->row_entries = room.row_entries;
-    serve_slots_open(w->n_slots, &room, !w->blind);
+    serve_slots_open(w->n_slots, &room, !w->unmatched);
     return true;
 }
 
@@ -405,25 +405,25 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
         serve_refuse("no memory for the sequences of the slots");
     if (set_profiles(w) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
         serve_refuse(wnw_last_error());
-    if (w->blind && serve_asks_quality(want))
+    if (w->unmatched && serve_asks_quality(want))
         serve_refuse_input(
             "no quality can be kept of a model with recurrent layers: give a size in its place");
-    if (w->blind && strcmp(serve_policy_of_all(false), want->recipe) != 0)
+    if (w->unmatched && strcmp(serve_policy_of_all(false), want->recipe) != 0)
         fprintf(stderr, "winnow: %s is taken in place of %s, because the model has recurrent layers\n",
                 serve_policy_of_all(false), want->recipe);
-    int rc = w->blind
+    int rc = w->unmatched
                  ? wnw_bridge_set_policy(w->cache, serve_keeps_all(want) ? NULL : serve_policy_of_all(false),
                                          &want->size, true)
                  : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
     /* What "auto" needs more of for longer prompts is observed once one comes. */
     w->least = *want;
     w->least.n_most = 1;
-    if (rc == WNW_OK && !w->blind)
+    if (rc == WNW_OK && !w->unmatched)
         rc = serve_automatic_settle(&w->least);
     w->observed = w->least.needs;
-    if (rc == WNW_OK && !w->blind)
+    if (rc == WNW_OK && !w->unmatched)
         rc = observe(w, &w->least);
-    if (rc == WNW_OK && !w->blind)
+    if (rc == WNW_OK && !w->unmatched)
         rc = observe_parked(w);
     if (w->feeds)
         serve_tell_fed();

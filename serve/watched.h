@@ -52,7 +52,7 @@ struct serve_watched {
     struct llama_context *ctx; /* NULL: none yet */
     wnw_bridge *cache;
     bool feeds; /* samples of prompts can be fed again (serve/sample.h) */
-    bool blind; /* rows and sequences are not matched: the backend decides by itself */
+    bool unmatched; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
     int32_t most; /* tokens that a slot holds before room is made in it; 0: none is made (stretch.h) */
     int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */

@@ -44,12 +44,12 @@ static const char *const keys[] = {"model",  "mode", "N",       "task", "informa
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
 /* A row of the report's object, with the objects that contain it. */
-struct place {
+struct csv_row {
     const json_t *run, *block, *row;
 };
 
 /* Adds a line for a cell, of a task or of a mean over tasks, whose name begins with "macro". */
-static void put_line(struct eval_doc *d, const struct place *p, const char *name, bool is_task,
+static void put_line(struct eval_doc *d, const struct csv_row *p, const char *name, bool is_task,
                      bool informative, const json_t *cell)
 {
     const char *of_cell[EVAL_MAX_CELL_FIELDS];
@@ -66,7 +66,7 @@ static void put_line(struct eval_doc *d, const struct place *p, const char *name
     json_decref(substitutes);
 }
 
-static void put_means(struct eval_doc *d, const struct place *p, const char *in, const char *key)
+static void put_means(struct eval_doc *d, const struct csv_row *p, const char *in, const char *key)
 {
     const json_t *cells = json_object_get(p->row, in);
     for (size_t i = 0; i < json_array_size(cells); i++) {
@@ -78,7 +78,7 @@ static void put_means(struct eval_doc *d, const struct place *p, const char *in,
     }
 }
 
-static void put_row(struct eval_doc *d, const struct place *p)
+static void put_row(struct eval_doc *d, const struct csv_row *p)
 {
     const json_t *cells = json_object_get(p->row, "tasks"), *tasks = json_object_get(p->block, "tasks");
     bool any = false;
@@ -108,7 +108,7 @@ void eval_report_csv(struct eval_doc *d, const json_t *object)
         for (size_t k = 0; k < json_array_size(blocks); k++) {
             const json_t *block = json_array_get(blocks, k), *rows = json_object_get(block, "rows");
             for (size_t row = 0; row < json_array_size(rows); row++)
-                put_row(d, &(struct place){run, block, json_array_get(rows, row)});
+                put_row(d, &(struct csv_row){run, block, json_array_get(rows, row)});
         }
     }
 }

@@ -152,7 +152,7 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
 static int add_size(struct eval_configs *c, const struct eval_lists *l, const struct eval_recipe *r,
                     struct eval_config config, int32_t i)
 {
-    WNW_TRY(app_job_allowed(r->policy, &l->rules, l->evict));
+    WNW_TRY(app_keep_allowed(r->policy, &l->rules, l->evict));
     config.policy = r->policy;
     config.recipe = r->text;
     config.asked = r->asked;

@@ -243,7 +243,7 @@ int eval_lists_read(struct eval_lists *l, struct eval_configs *c, const struct e
     WNW_TRY(app_job_mask_form(&l->form, first_of(args->app.mask_form, part->mask_form, "zero")));
     WNW_TRY(
         eval_each_word("mask-heads", first_of(args->app.mask_heads, part->masks, "none"), '/', add_mask, l));
-    WNW_TRY(app_job_rules(&l->rules, l->evict, args->app.evict_every));
+    WNW_TRY(app_keep_rules(&l->rules, l->evict, args->app.evict_every));
     l->slack = args->app.chunk_slack > 1 ? args->app.chunk_slack : 0;
     if (l->slack > 1 && l->rules.phase != WNW_PHASE_CHUNK)
         return app_fail(APP_BAD_INPUT,

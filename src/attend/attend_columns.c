@@ -51,20 +51,20 @@ static int n_kinds(unsigned columns)
     return (columns & WNW_COLUMN_SUMS ? 1 : 0) + (columns & WNW_COLUMN_MAXIMA ? 1 : 0);
 }
 
-static size_t kind_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_place *p,
+static size_t kind_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_scratch *p,
                           int32_t n_row)
 {
     return (size_t)wnw__attend_runs(sh, n_row) * (size_t)sh->dims.model.n_head * (size_t)p->n;
 }
 
 /* Floats of the far keys in bytes, which stretches of a run share. */
-static size_t keys_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_place *p)
+static size_t keys_floats(const struct wnw__attend_shared *sh, const struct wnw__attend_scratch *p)
 {
     return sh->score8 ? wnw__attend_far_floats(sh->dims.model.d, p->n / WNW_TILE) : 0;
 }
 
-void wnw__attend_place_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *s,
-                               struct wnw__attend_place *p, struct wnw__attend_columns_room *room)
+void wnw__attend_reserve_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *s,
+                                 struct wnw__attend_scratch *p, struct wnw__attend_columns_room *room)
 {
     const size_t n = keys_floats(sh, p) + (most_floats(sh, p->n) + 15) / 16 * 16;
     p->columns = room->columns;
@@ -75,7 +75,7 @@ void wnw__attend_place_columns(const struct wnw__attend_shared *sh, const struct
 float *wnw__attend_columns_of(const struct wnw__attend_job *job, unsigned kind, int32_t run, int32_t h)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const struct wnw__attend_place *p = &sh->place[job->i_slice];
+    const struct wnw__attend_scratch *p = &sh->scratch[job->i_slice];
     const bool second = kind == WNW_COLUMN_MAXIMA && job->slice->columns & WNW_COLUMN_SUMS;
     return sh->columns + p->columns + (second ? kind_floats(sh, p, job->slice->n_row) : 0) +
            ((size_t)run * (size_t)sh->dims.model.n_head + (size_t)h) * (size_t)p->n;
@@ -136,16 +136,17 @@ void wnw__attend_run_columns(const struct wnw__attend_job *job, const struct wnw
     const struct wnw__attend_shared *sh = job->op->shared;
     const int32_t i_run = run->t0 / wnw__attend_run_length(sh),
                   end = job->layer->len[run->ih] + run->t0 + run->n;
-    const struct wnw__attend_place *place = &sh->place[job->i_slice];
+    const struct wnw__attend_scratch *scratch = &sh->scratch[job->i_slice];
     float *room = sh->tiles + (size_t)ith * sh->tiles_floats;
-    struct wnw__attend_kept kept = {
-        .tile = room + keys_floats(sh, place), .rows = kept_rows(sh, end), .keys = sh->score8 ? room : NULL};
+    struct wnw__attend_kept kept = {.tile = room + keys_floats(sh, scratch),
+                                    .rows = kept_rows(sh, end),
+                                    .keys = sh->score8 ? room : NULL};
     /* Even parts, so that none has so few queries that another kernel takes them: that would change bits. */
     const int32_t most = kept.rows / sh->group, n_part = (run->n + most - 1) / most;
     float *const s = w->s;
     clear(job, run->ih, i_run, end);
     if (kept.keys)
-        wnw__attend_far_clear(kept.keys, sh->dims.model.d, place->n / WNW_TILE);
+        wnw__attend_far_clear(kept.keys, sh->dims.model.d, scratch->n / WNW_TILE);
     w->kept = &kept;
     for (int32_t i = 0; i < n_part; i++) {
         const int32_t from = run->n * i / n_part;

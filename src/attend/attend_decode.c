@@ -25,7 +25,7 @@ struct wnw__attend_cut wnw__attend_cut(const struct wnw__attend_job *job, int32_
 static float *partial_at(const struct wnw__attend_job *job, int32_t ih, int32_t piece)
 {
     const struct wnw__attend_shared *sh = job->op->shared;
-    const struct wnw__attend_place *p = &sh->place[job->i_slice];
+    const struct wnw__attend_scratch *p = &sh->scratch[job->i_slice];
     const size_t floats = (size_t)job->slice->n_row * (size_t)sh->group * (size_t)(sh->ld + 2);
     return sh->partial + p->at + ((size_t)ih * (size_t)p->pieces + (size_t)piece) * floats;
 }

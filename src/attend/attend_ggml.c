@@ -39,7 +39,7 @@ struct wnw__attend_ggml {
 };
 
 /* The slice and layer that `flash` and its helpers work on. */
-struct place {
+struct layer_op {
     struct wnw__attend_ggml *ag;
     struct ggml_context *ctx;
     const struct wnw__attend_slice *slice;
@@ -104,7 +104,7 @@ static enum ggml_type ggml_kv_type(wnw_kv_type t)
 }
 
 /* The whole arena as a matrix of rows. The buffer object only tells ggml that the memory is the CPU's. */
-static struct ggml_tensor *arena(const struct place *p, uint8_t *data, ggml_backend_buffer_t *buf)
+static struct ggml_tensor *arena(const struct layer_op *p, uint8_t *data, ggml_backend_buffer_t *buf)
 {
     if (!*buf)
         *buf = ggml_backend_cpu_buffer_from_ptr(data, p->l->mapped_bytes);
@@ -119,14 +119,14 @@ static int32_t pad_keys(const struct wnw__cache *c, int32_t n)
     return (n + c->growth - 1) / c->growth * c->growth;
 }
 
-static bool has_bias(const struct place *p)
+static bool has_bias(const struct layer_op *p)
 {
     return p->l->aux[WNW_AUX_BIAS] != NULL;
 }
 
 /* A mask depends on the slice, the head's length and the layer's window alone, so most layers share one; unless entries have
  * biases, which are added with the mask. */
-static struct ggml_tensor *mask_for(const struct place *p, int32_t ih)
+static struct ggml_tensor *mask_for(const struct layer_op *p, int32_t ih)
 {
     struct wnw__attend_ggml *ag = p->ag;
     for (int32_t i = 0; i < ag->n_masks; i++) {
@@ -142,7 +142,7 @@ static struct ggml_tensor *mask_for(const struct place *p, int32_t ih)
     return m->t;
 }
 
-static bool is_rectangular(const struct place *p)
+static bool is_rectangular(const struct layer_op *p)
 {
     if (has_bias(p))
         return false;
@@ -155,7 +155,7 @@ static bool is_rectangular(const struct place *p)
 
 /* Attention of KV heads ih .. ih + n_heads - 1, which have the same length and capacity. q is a permuted view
  * [d, n_row, n_head]. */
-static struct ggml_tensor *flash(const struct place *p, int32_t ih, int32_t n_heads, struct ggml_tensor *q,
+static struct ggml_tensor *flash(const struct layer_op *p, int32_t ih, int32_t n_heads, struct ggml_tensor *q,
                                  struct ggml_tensor *ka, struct ggml_tensor *va)
 {
     const struct wnw__cache *c = p->c;
@@ -174,7 +174,7 @@ static struct ggml_tensor *flash(const struct place *p, int32_t ih, int32_t n_he
 }
 
 /* The rows of the slice, a view of x [d, n, n_row of the batch]. */
-static struct ggml_tensor *rows_of(const struct place *p, struct ggml_tensor *x)
+static struct ggml_tensor *rows_of(const struct layer_op *p, struct ggml_tensor *x)
 {
     if (p->slice->n_row == x->ne[2])
         return x;
@@ -182,14 +182,14 @@ static struct ggml_tensor *rows_of(const struct place *p, struct ggml_tensor *x)
                         (size_t)p->slice->first_row * x->nb[2]);
 }
 
-static struct ggml_tensor *as_rows(const struct place *p, struct ggml_tensor *x)
+static struct ggml_tensor *as_rows(const struct layer_op *p, struct ggml_tensor *x)
 {
     return ggml_reshape_2d(p->ctx, ggml_is_contiguous(x) ? x : ggml_cont(p->ctx, x), x->ne[0],
                            x->ne[1] * x->ne[2]);
 }
 
 /* x, contiguous and of heads of d elements, times the matrix by which keys or values are rotated. */
-static struct ggml_tensor *rotated(const struct place *p, enum wnw__stored what, struct ggml_tensor *x)
+static struct ggml_tensor *rotated(const struct layer_op *p, enum wnw__stored what, struct ggml_tensor *x)
 {
     const int64_t block = wnw__cache_block(p->c, what);
     struct ggml_tensor **matrix = &p->ag->hadamard[what];
@@ -205,8 +205,8 @@ static struct ggml_tensor *rotated(const struct place *p, enum wnw__stored what,
 }
 
 /* Attention of the slice, [d * n_head, n_row of the slice]. */
-static struct ggml_tensor *attend_slice(const struct place *p, struct ggml_cgraph *gf, struct ggml_tensor *q,
-                                        struct ggml_tensor *k, struct ggml_tensor *v)
+static struct ggml_tensor *attend_slice(const struct layer_op *p, struct ggml_cgraph *gf,
+                                        struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v)
 {
     struct ggml_context *ctx = p->ctx;
     struct arenas *arenas = p->arenas;
@@ -241,13 +241,13 @@ struct ggml_tensor *wnw__attend_ggml_build(struct wnw__attend_ggml *ag, struct g
     struct ggml_tensor *out = NULL;
     for (int32_t i = 0; i < ag->n_slice; i++) {
         const struct wnw__attend_slice *slice = &ag->batch->slice[i];
-        const struct place p = {.ag = ag,
-                                .ctx = ctx,
-                                .slice = slice,
-                                .c = slice->cache,
-                                .l = &slice->cache->layers[op->il],
-                                .arenas = &ag->arenas[op->il * ag->n_slice + i],
-                                .scale = op->scale};
+        const struct layer_op p = {.ag = ag,
+                                   .ctx = ctx,
+                                   .slice = slice,
+                                   .c = slice->cache,
+                                   .l = &slice->cache->layers[op->il],
+                                   .arenas = &ag->arenas[op->il * ag->n_slice + i],
+                                   .scale = op->scale};
         struct ggml_tensor *rows = attend_slice(&p, gf, q, k, v);
         out = out ? ggml_concat(ctx, out, rows, 1) : rows;
     }

@@ -35,8 +35,8 @@
 #define WNW_ATTEND_DECODE_TOKENS 7
 #define WNW_ATTEND_DECODE_ROWS   64
 
-/* Where the partial results of one slice lie. */
-struct wnw__attend_place {
+/* Where the partial results of one slice are. */
+struct wnw__attend_scratch {
     size_t at;      /* few rows: first float in `partial` */
     int32_t pieces; /* few rows */
     size_t columns; /* many rows whose columns are wanted: first float in `columns` */
@@ -56,7 +56,7 @@ struct wnw__attend_shared {
     size_t work_floats; /* per thread */
 
     /* The following are of the present batch, see wnw__attend_shared_reserve. */
-    struct wnw__attend_place *place; /* [n_slice] */
+    struct wnw__attend_scratch *scratch; /* [n_slice] */
     atomic_int *head_done; /* [n_slice][n_head_kv] finished pieces; reset by the thread that combines them */
     float *partial;        /* per slice [n_head_kv][pieces][n_row * group][ld + 2]: O, m, l */
     int32_t cap_slices;
@@ -365,9 +365,9 @@ void wnw__attend_rows(const struct wnw__attend_job *job, const struct wnw__atten
 struct wnw__attend_columns_room {
     size_t columns, tiles;
 };
-/* Sets the place p, whose n is set, of the columns that a slice asks for, and adds to *room what they need. */
-void wnw__attend_place_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *s,
-                               struct wnw__attend_place *p, struct wnw__attend_columns_room *room);
+/* Sets where the columns of a slice begin in *p, whose n is set, and adds their size to *room. */
+void wnw__attend_reserve_columns(const struct wnw__attend_shared *sh, const struct wnw__attend_slice *s,
+                                 struct wnw__attend_scratch *p, struct wnw__attend_columns_room *room);
 /* wnw__attend_rows of a run, and its columns; ith: of the thread. */
 void wnw__attend_run_columns(const struct wnw__attend_job *job, const struct wnw__attend_rows *run,
                              const float *q, float *out, int ith, struct wnw__attend_work *w);

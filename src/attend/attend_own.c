@@ -62,7 +62,7 @@ void wnw__attend_shared_free(struct wnw__attend_shared *sh)
     if (!sh)
         return;
     free(sh->work);
-    free(sh->place);
+    free(sh->scratch);
     free(sh->head_done);
     free(sh->partial);
     free(sh->columns);
@@ -88,18 +88,18 @@ static int reserve_slices(struct wnw__attend_shared *sh, int32_t n)
     if (n <= sh->cap_slices)
         return WNW_OK;
     const size_t n_head = (size_t)n * (size_t)sh->dims.model.n_head_kv;
-    struct wnw__attend_place *place = calloc((size_t)n, sizeof *place);
+    struct wnw__attend_scratch *scratch = calloc((size_t)n, sizeof *scratch);
     atomic_int *head_done = calloc(n_head, sizeof *head_done);
-    if (!place || !head_done) {
-        free(place);
+    if (!scratch || !head_done) {
+        free(scratch);
         free(head_done);
         return wnw__fail(WNW_E_NOMEM, "out of memory for attention over %d sequences", (int)n);
     }
     for (size_t i = 0; i < n_head; i++)
         atomic_init(&head_done[i], 0);
-    free(sh->place);
+    free(sh->scratch);
     free(sh->head_done);
-    sh->place = place;
+    sh->scratch = scratch;
     sh->head_done = head_done;
     sh->cap_slices = n;
     return WNW_OK;
@@ -157,14 +157,14 @@ int wnw__attend_shared_reserve(struct wnw__attend_shared *sh, const struct wnw__
     for (int32_t i = 0; i < batch->n_slice; i++) {
         const struct wnw__attend_slice *s = &batch->slice[i];
         const int32_t n = longest_head(s->cache, from, to) + s->n_row;
-        sh->place[i] = (struct wnw__attend_place){.at = at, .n = wnw__attend_round_up(n, WNW_TILE)};
+        sh->scratch[i] = (struct wnw__attend_scratch){.at = at, .n = wnw__attend_round_up(n, WNW_TILE)};
         if (wnw__attend_leaves_columns(sh, s))
-            wnw__attend_place_columns(sh, s, &sh->place[i], &room);
+            wnw__attend_reserve_columns(sh, s, &sh->scratch[i], &room);
         if (!wnw__attend_is_decode(sh, s->n_row))
             continue;
         /* A block that later rows of the slice find quantised counts twice. */
-        sh->place[i].pieces = most_pieces(n + (s->cache->n_tail > 0 ? WNW_CACHE_BLOCK : 0));
-        at += (size_t)sh->dims.model.n_head_kv * (size_t)sh->place[i].pieces *
+        sh->scratch[i].pieces = most_pieces(n + (s->cache->n_tail > 0 ? WNW_CACHE_BLOCK : 0));
+        at += (size_t)sh->dims.model.n_head_kv * (size_t)sh->scratch[i].pieces *
               (size_t)(s->n_row * sh->group) * (size_t)(sh->ld + 2);
     }
     WNW_TRY(need(&sh->partial, &sh->cap_partial, at));

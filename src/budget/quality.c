@@ -103,13 +103,13 @@ static int rising(const void *a, const void *b)
 /* How many of the n lowest scores, which it sorts, may go. */
 static int64_t may_go(float *flat, int64_t n, bool is_log, double share)
 {
-    double total = 0, gone = 0;
+    double total = 0, removed = 0;
     int64_t i = 0;
     qsort(flat, (size_t)n, sizeof *flat, rising);
     for (int64_t k = 0; k < n; k++)
         total += worth(is_log, flat[k]);
-    while (i < n && gone + worth(is_log, flat[i]) <= share * total)
-        gone += worth(is_log, flat[i++]);
+    while (i < n && removed + worth(is_log, flat[i]) <= share * total)
+        removed += worth(is_log, flat[i++]);
     return i;
 }
 

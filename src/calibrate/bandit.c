@@ -163,7 +163,7 @@ void wnw__bandit_choose(const struct wnw__bandit *b, const struct wnw__bandit_ru
         for (int32_t a = 0; a < b->n_action; a++)
             mean[a] = (rule->mean ? rule->mean[row + a] : wnw__bandit_mean(b, c, a)) / sigma;
         const struct wnw__cql_state state = {
-            .n_action = b->n_action, .n = b->n + row, .mean = mean, .drawn = rule->uniform ? alike : NULL};
+            .n_action = b->n_action, .n = b->n + row, .mean = mean, .drawn = alike};
         choice[c] = -1;
         if (!wnw__cql_solve(&state, rule->conservatism, q))
             continue;

@@ -61,8 +61,7 @@ enum wnw__bandit_tie {
 struct wnw__bandit_rule {
     const double *value; /* [n_action] the actions, ascending */
     const double *mean;  /* [n_cell][n_action] instead of the log's own means; NULL = those */
-    double conservatism; /* weight of CQL's penalty */
-    bool uniform; /* actions were drawn alike, which CQL's penalty then knows; else it goes by their counts */
+    double conservatism; /* weight of CQL's penalty, which knows that actions were drawn alike */
     double guard; /* standard errors by which an action must beat the reference */
     int64_t guard_n; /* rewards that it must have at least */
     enum wnw__bandit_tie tie;

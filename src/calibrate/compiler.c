@@ -31,7 +31,6 @@
 
 static const char *const gates[] = {"elastic", "pooled", NULL};
 static const char *const accepts[] = {"checked", "always", NULL};
-static const char *const loggings[] = {"uniform", "counts", NULL};
 
 #define INT(field, least, most, text)                                                                 \
     {                                                                                                 \
@@ -66,14 +65,6 @@ static const wnw_option options[] = {
      .choices = gates},
     REAL(floor, 0, 1, 0.25,
          "part of the budget besides the window that every layer keeps at least, as the gate's"),
-    REAL(head_low, -10, 10, 0.85, "smallest head weight that is tried; see head_step"),
-    REAL(head_high, -10, 10, 1.15, "largest head weight that is tried; see head_step"),
-    REAL(head_step, 0, 10, 0,
-         "step from one head weight to the next, 1 being tried too; 0: weights by effort"),
-    REAL(tau_low, 0, 100, 0.25, "smallest threshold that is tried; see tau_step"),
-    REAL(tau_high, 0, 100, 1, "largest threshold that is tried; see tau_step"),
-    REAL(tau_step, 0, 100, 0,
-         "step from one threshold to the next, 1 being tried too; 0: thresholds by effort"),
     {.name = "cell_prompts",
      .help = "prompts that a cell of the thresholds needs for a choice of its own; with fewer its layer's, "
              "or that of all",
@@ -83,11 +74,6 @@ static const wnw_option options[] = {
      .min = 1,
      .max = 1 << 20},
     REAL(conservatism, 0, 1e3, 0.5, "weight of conservative Q-learning's penalty; 0: plain means"),
-    {.name = "logging",
-     .help = "what that penalty takes for the log's policy: uniform, as actions are drawn, or their counts",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct wnw__compiler_opts, logging),
-     .choices = loggings},
     REAL(penalty, 0, 1e3, 0.1, "nats that a layer pays for being off its budget by the whole of it"),
     REAL(guard, 0, 100, 1, "standard errors by which a choice must beat the neutral one"),
     {.name = "accept",
@@ -96,14 +82,6 @@ static const wnw_option options[] = {
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct wnw__compiler_opts, accept),
      .choices = accepts},
-    {.name = "smooth",
-     .help = "smooth thresholds along the layers",
-     .type = WNW_OPT_BOOL,
-     .offset = offsetof(struct wnw__compiler_opts, smooth)},
-    {.name = "monotone",
-     .help = "make thresholds fall with rising risk",
-     .type = WNW_OPT_BOOL,
-     .offset = offsetof(struct wnw__compiler_opts, monotone)},
     {0}};
 
 /* ---- What the effort means ---- */
@@ -160,41 +138,7 @@ static void by_effort(int32_t *value, int32_t of_effort)
     *value = *value > 0 ? *value : of_effort;
 }
 
-/* What is tried of one table: `low`, `low` + `step`, .. up to `high`, and 1. */
-struct range {
-    const char *name;
-    double low, high, step;
-};
-
-/* Fills out with the actions of the range, or with those of the effort where it has no step. E_RANGE: none or too many. */
-static int make_actions(struct wnw__compiler_actions *out, const struct wnw__compiler_actions *of_effort,
-                        const struct range *r)
-{
-    *out = *of_effort;
-    if (r->step <= 0)
-        return WNW_OK;
-    const double n = floor((r->high - r->low) / r->step + 1e-9) + 1;
-    bool has_one = false;
-    out->n = 0;
-    for (int32_t i = 0; i < n && out->n < WNW_CQL_ACTIONS; i++) {
-        const double x = nearbyint((r->low + i * r->step) * 1e9) / 1e9; /* 0.3, not 0.30000000000000004 */
-        has_one = has_one || x == 1;
-        out->value[out->n++] = x;
-    }
-    if (n < 1 || n + !has_one > WNW_CQL_ACTIONS)
-        return wnw__fail(
-            WNW_E_RANGE,
-            "%s_low=%g to %s_high=%g in steps of %g, and 1, are %s; 1 to %d actions can be tried", r->name,
-            r->low, r->name, r->high, r->step, n < 1 ? "nothing" : "too many", WNW_CQL_ACTIONS);
-    if (!has_one)
-        out->value[out->n++] = 1;
-    qsort(out->value, (size_t)out->n, sizeof *out->value, wnw__ascending_f64);
-    for (int32_t a = 0; a < out->n; a++)
-        out->reference = out->value[a] == 1 ? a : out->reference;
-    return WNW_OK;
-}
-
-static int resolve(struct wnw__compiling *w, const struct effort *e)
+static void resolve(struct wnw__compiling *w, const struct effort *e)
 {
     struct wnw__compiler_opts *o = &w->o;
     by_effort(&o->held_out, o->items > 0 ? (o->items + 2) / 3 : e->held_out);
@@ -204,9 +148,8 @@ static int resolve(struct wnw__compiling *w, const struct effort *e)
     by_effort(&o->tau_trials, e->tau_trials);
     by_effort(&o->entropy_bins, e->entropy_bins);
     by_effort(&o->ppl_bins, e->ppl_bins);
-    WNW_TRY(
-        make_actions(&w->heads, &e->heads, &(struct range){"head", o->head_low, o->head_high, o->head_step}));
-    return make_actions(&w->taus, &e->taus, &(struct range){"tau", o->tau_low, o->tau_high, o->tau_step});
+    w->heads = e->heads;
+    w->taus = e->taus;
 }
 
 /* The lengths that leave something to drop and fit the context, to out[4]. E_RANGE: there is none. */
@@ -322,7 +265,7 @@ static int compile(struct wnw__compiling *w)
 {
     const struct effort *e = &efforts[w->c->params.effort];
     int32_t lengths[4], n_lengths;
-    WNW_TRY(resolve(w, e));
+    resolve(w, e);
     WNW_TRY(check(w));
     WNW_TRY(find_layers(w));
     WNW_TRY(find_lengths(w, e, lengths, &n_lengths));

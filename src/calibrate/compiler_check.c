@@ -52,14 +52,6 @@ static double learned_gain(const struct wnw__compiler_item *item)
     return item->head_held[WNW_HELD_ONES] - item->head_held[WNW_HELD_LEARNED];
 }
 
-static double shuffled_gain(const struct wnw__compiler_item *item)
-{
-    double sum = 0;
-    for (int k = WNW_HELD_SHUFFLED; k < WNW_HELD_HEADS; k++)
-        sum += item->head_held[WNW_HELD_ONES] - item->head_held[k];
-    return sum / (WNW_HELD_HEADS - WNW_HELD_SHUFFLED);
-}
-
 static double gain_over_one(const struct wnw__compiler_item *item)
 {
     return item->tau_held[WNW_HELD_TAU_ONE] - item->tau_held[WNW_HELD_TAU_LEARNED];
@@ -92,10 +84,8 @@ static double mean_of(const struct wnw__compiling *w, gain_fn gain, double *erro
 void wnw__compiler_check_heads(struct wnw__compiling *w)
 {
     struct wnw__compiler_checks *k = &w->checks;
-    double unused;
     k->compared = true;
     k->gain = mean_of(w, learned_gain, &k->gain_error);
-    k->shuffled_gain = mean_of(w, shuffled_gain, &unused);
     k->rejected = k->gain < k->gain_error;
     if (k->rejected)
         set_ones(w);

@@ -1,28 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/json.h"
-#include "base/random.h"
 #include "calibrate/compiler_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Writes the learned weights to out[n_layer][n_head_kv], those of each layer in another order. */
-static void shuffle(const struct wnw__compiling *w, int32_t round, float *out)
-{
-    const int32_t n_kv = w->c->info.n_head_kv;
-    memcpy(out, w->weight, (size_t)w->c->info.n_layer * (size_t)n_kv * sizeof *out);
-    for (int32_t il = 0; il < w->c->info.n_layer; il++) {
-        float *row = out + il * n_kv;
-        const uint64_t stream = wnw__stream((int32_t)w->c->params.seed, il, round);
-        for (int32_t i = n_kv - 1; i > 0; i--) {
-            const int32_t j = (int32_t)(wnw__mix(stream ^ (uint64_t)i) % (uint64_t)(i + 1));
-            const float other = row[j];
-            row[j] = row[i];
-            row[i] = other;
-        }
-    }
-}
 
 static int run_held_heads(const struct wnw__compiler_unit *unit, struct wnw__trial_prompt *p, json_t **result)
 {
@@ -34,8 +16,6 @@ static int run_held_heads(const struct wnw__compiler_unit *unit, struct wnw__tri
         const struct wnw__trial_choice choice = {.budget = w->budget,
                                                  .weight = k == WNW_HELD_LEARNED ? w->weight : d.weight};
         wnw_plan *plan = NULL;
-        if (k >= WNW_HELD_SHUFFLED)
-            shuffle(w, k, d.weight);
         rc = wnw__trial_plan(&plan, p, &choice, NULL);
         if (rc == WNW_OK)
             rc = wnw__compiler_try(w, p, plan, k, WNW_HELD_HEADS, &nll[k]);

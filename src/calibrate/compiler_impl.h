@@ -9,7 +9,7 @@
  *     compiler_learn.c:  tables from the rewards
  *     compiler_hold.c:   comparing tables on held-out prompts
  *     compiler_check.c:  what that says
- *     compiler_result.c: profile, log and report
+ *     compiler_result.c: profile and report
  */
 #ifndef WNW_CALIBRATE_COMPILER_IMPL_H
 #define WNW_CALIBRATE_COMPILER_IMPL_H
@@ -23,13 +23,11 @@
 /* Options; 0 means as the effort says where the table of options says so. */
 struct wnw__compiler_opts {
     int32_t items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window, gate;
-    int32_t accept, smooth, monotone, cell_prompts, logging;
+    int32_t accept, cell_prompts;
     double conservatism, penalty, guard, floor;
-    double head_low, head_high, head_step, tau_low, tau_high, tau_step;
 };
 enum wnw__compiler_gate { WNW_COMPILER_ELASTIC, WNW_COMPILER_POOLED };
 enum wnw__compiler_accept { WNW_ACCEPT_CHECKED, WNW_ACCEPT_ALWAYS };
-enum wnw__compiler_logging { WNW_LOGGING_UNIFORM, WNW_LOGGING_COUNTS };
 
 /* Actions of one table; `reference` is the number of the neutral one, 1. */
 struct wnw__compiler_actions {
@@ -52,9 +50,8 @@ struct wnw__compiler_item {
     double *constant_held; /* [WNW_HELD_CONSTANT] */
 };
 
-/* What is compared on held-out prompts: head weights that are all 1, the learned ones, and learned ones in
- * another order within each layer. */
-enum { WNW_HELD_ONES, WNW_HELD_LEARNED, WNW_HELD_SHUFFLED, WNW_HELD_HEADS = WNW_HELD_SHUFFLED + 4 };
+/* What is compared on held-out prompts: head weights that are all 1, and the learned ones. */
+enum { WNW_HELD_ONES, WNW_HELD_LEARNED, WNW_HELD_HEADS };
 /* Thresholds: learned; all 1; no threshold and as many entries as the learned ones keep in this prompt. Numbers from
  * KEPT on: the entries per head that the three keep; the share of layers where the learned ones change the count; the
  * entries per head that each of wnw__compiler_step keeps as the one threshold of all layers. */
@@ -72,7 +69,7 @@ enum { WNW_HELD_CONSTANT_NLL, WNW_HELD_CONSTANT_KEPT, WNW_HELD_CONSTANT };
 struct wnw__compiler_checks {
     double split;  /* rank correlation of the slopes of head weights over the halves */
     bool compared; /* head weights were compared on held-out prompts */
-    double gain, gain_error, shuffled_gain;
+    double gain, gain_error;
     int32_t n_changed;        /* learned weights that differ from 1, before the checks */
     bool no_signal, rejected; /* the checks made all weights 1 */
     double tau_gain_one, tau_error_one, tau_gain_none, tau_error_none; /* over thresholds 1, over none */
@@ -202,7 +199,7 @@ bool wnw__compiler_has_weights(const struct wnw__compiling *w);
 
 /* ---- compiler_result.c ---- */
 
-/* Adds profile, log and report of the current budget. */
+/* Adds profile and report of the current budget. */
 int wnw__compiler_write(struct wnw__compiling *w);
 
 #endif

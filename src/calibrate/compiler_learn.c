@@ -137,7 +137,6 @@ static int choose_heads(struct wnw__compiling *w)
 {
     const struct wnw__bandit_rule rule = {.value = w->heads.value,
                                           .conservatism = w->o.conservatism,
-                                          .uniform = w->o.logging == WNW_LOGGING_UNIFORM,
                                           .guard = w->o.guard,
                                           .guard_n = GUARD_N,
                                           .tie = WNW_TIE_NEUTRAL};
@@ -193,7 +192,6 @@ static int choose_thresholds(struct wnw__compiling *w, int32_t *choice, double *
     const struct wnw__bandit_rule rule = {.value = w->taus.value,
                                           .mean = mean,
                                           .conservatism = w->o.conservatism,
-                                          .uniform = w->o.logging == WNW_LOGGING_UNIFORM,
                                           .guard = w->o.guard,
                                           .guard_n = GUARD_N,
                                           .tie = WNW_TIE_LOW};
@@ -201,41 +199,22 @@ static int choose_thresholds(struct wnw__compiling *w, int32_t *choice, double *
     return wnw__risk_choose(&w->grid, &w->tau_log, &rule, w->o.cell_prompts, choice, w->tau_from);
 }
 
-/* Thresholds of the choices, smoothed and made monotone as the options say. n[n_cell] is scratch. */
-static int set_thresholds(struct wnw__compiling *w, const int32_t *choice, int64_t *n)
-{
-    const struct wnw__bandit *b = &w->tau_log;
-    for (int32_t i = 0; i < b->n_cell; i++) {
-        w->tau[i] = w->taus.value[choice[i]];
-        n[i] = 0;
-        for (int32_t a = 0; a < b->n_action; a++)
-            n[i] += b->n[(int64_t)i * b->n_action + a];
-    }
-    if (w->o.smooth)
-        WNW_TRY(wnw__risk_smooth(&w->grid, w->tau));
-    if (w->o.monotone)
-        wnw__risk_monotone(&w->grid, n, w->tau);
-    return WNW_OK;
-}
-
 int wnw__compiler_learn_thresholds(struct wnw__compiling *w)
 {
     const size_t n_cell = (size_t)w->grid.n_layer * (size_t)w->grid.n_entropy * (size_t)w->grid.n_ppl;
     int32_t *choice = calloc(n_cell, sizeof *choice);
-    int64_t *n = calloc(n_cell, sizeof *n);
     double *mean = calloc(n_cell * (size_t)w->taus.n, sizeof *mean);
     struct credit k = {0};
-    int rc = choice && n && mean ? credit_new(&k, w->o.tau_trials, w->n_il)
-                                 : wnw__fail(WNW_E_NOMEM, "no memory for %zu thresholds", n_cell);
+    int rc = choice && mean ? credit_new(&k, w->o.tau_trials, w->n_il)
+                            : wnw__fail(WNW_E_NOMEM, "no memory for %zu thresholds", n_cell);
     if (rc == WNW_OK)
         rc = log_thresholds(w, &k);
     if (rc == WNW_OK)
         rc = choose_thresholds(w, choice, mean);
-    if (rc == WNW_OK)
-        rc = set_thresholds(w, choice, n);
+    for (size_t i = 0; rc == WNW_OK && i < n_cell; i++)
+        w->tau[i] = w->taus.value[choice[i]];
     credit_free(&k);
     free(choice);
-    free(n);
     free(mean);
     return rc;
 }

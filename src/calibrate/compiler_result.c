@@ -164,8 +164,7 @@ static json_t *checks(const struct wnw__compiling *w)
                 json_object_set_new(v, "tau_visited", number(visited(&w->tau_log))) == 0;
     if (good && k->compared)
         good = json_object_set_new(v, "head_gain", number(k->gain)) == 0 &&
-               json_object_set_new(v, "head_gain_error", number(k->gain_error)) == 0 &&
-               json_object_set_new(v, "shuffled_gain", number(k->shuffled_gain)) == 0;
+               json_object_set_new(v, "head_gain_error", number(k->gain_error)) == 0;
     good = good && json_object_set_new(v, "tau_gain_over_one", number(k->tau_gain_one)) == 0 &&
            json_object_set_new(v, "tau_gain_over_one_error", number(k->tau_error_one)) == 0 &&
            json_object_set_new(v, "tau_gain_over_none", number(k->tau_gain_none)) == 0 &&
@@ -194,79 +193,6 @@ static json_t *results(const struct wnw__compiling *w)
                      counts(&w->head_log), "tau_count", counts(&w->tau_log), "checks", checks(w));
 }
 
-/* ---- Log ---- */
-
-static json_t *actions_of(const struct wnw__compiling *w, enum wnw__compiler_pass pass, int32_t item,
-                          int32_t trial, uint8_t *action)
-{
-    const struct wnw__compiler_actions *of = pass == WNW_PASS_HEADS ? &w->heads : &w->taus;
-    const int32_t n = w->n_il * (pass == WNW_PASS_HEADS ? w->c->info.n_head_kv : 1);
-    json_t *v = json_array();
-    wnw__compiler_draw(w, pass, item, trial, n, action);
-    for (int32_t i = 0; v && i < n; i++)
-        json_array_append_new(v, json_real(of->value[action[i]]));
-    return v;
-}
-
-/* One trial: state, actions, cost. Costs of thresholds are per layer, because each pays its own penalty. */
-static json_t *trial_line(const struct wnw__compiling *w, enum wnw__compiler_pass pass, int32_t i,
-                          int32_t trial, uint8_t *action, double *penalty)
-{
-    const struct wnw__compiler_item *item = &w->items[i];
-    const bool heads = pass == WNW_PASS_HEADS;
-    const double nll = heads ? item->head_nll[trial] : item->tau_nll[trial];
-    json_t *v = json_pack(
-        "{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o}", "kind",
-        heads ? "head" : "tau", "budget", (int)w->budget, "item", (int)i, "trial", (int)trial, "tokens",
-        (int)item->n_prompt, "window", (int)w->o.window, "entropy", json_real(item->entropy), "ppl",
-        json_real(item->ppl), "entropy_bin", (int)item->entropy_bin, "ppl_bin", (int)item->ppl_bin,
-        "nll_full", json_real(item->nll_full), "nll", json_real(nll), "prob",
-        json_real(1.0 / (heads ? w->heads.n : w->taus.n)), "action", actions_of(w, pass, i, trial, action));
-    if (!v || heads) {
-        if (v)
-            json_object_set_new(v, "cost", json_real(nll - item->nll_full));
-        return v;
-    }
-    wnw__compiler_penalty(w, item, trial, penalty);
-    for (int32_t p = 0; p < w->n_il; p++)
-        penalty[p] += nll - item->nll_full;
-    json_object_set_new(v, "cost", wnw__json_f64s(penalty, w->n_il));
-    json_object_set_new(v, "above", wnw__json_i32s(item->above + (int64_t)trial * w->n_il, w->n_il));
-    return v;
-}
-
-static int write_pass(const struct wnw__compiling *w, enum wnw__compiler_pass pass,
-                      struct wnw__calibrate_text *out, uint8_t *action, double *penalty)
-{
-    const int32_t n_trial = pass == WNW_PASS_HEADS ? w->o.head_trials : w->o.tau_trials;
-    for (int32_t i = 0; i < w->o.items; i++)
-        for (int32_t t = 0; w->items[i].kept && t < n_trial; t++) {
-            json_t *v = trial_line(w, pass, i, t, action, penalty);
-            const int rc = v ? wnw__calibrate_line(out, v) : wnw__fail(WNW_E_NOMEM, "no memory for a log");
-            json_decref(v);
-            WNW_TRY(rc);
-        }
-    return WNW_OK;
-}
-
-static int write_log(const struct wnw__compiling *w)
-{
-    struct wnw__calibrate_text *out;
-    WNW_TRY(wnw__calibrate_output(w->c, "log", &out));
-    if (!out)
-        return WNW_OK;
-    uint8_t *action = malloc((size_t)w->n_il * (size_t)w->c->info.n_head_kv);
-    double *penalty = malloc((size_t)w->n_il * sizeof *penalty);
-    int rc = action && penalty ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a log");
-    if (rc == WNW_OK)
-        rc = write_pass(w, WNW_PASS_HEADS, out, action, penalty);
-    if (rc == WNW_OK)
-        rc = write_pass(w, WNW_PASS_THRESHOLDS, out, action, penalty);
-    free(action);
-    free(penalty);
-    return rc;
-}
-
 /* ---- Report ---- */
 
 static void report_heads(const struct wnw__compiling *w, struct wnw__calibrate_text *out)
@@ -278,9 +204,8 @@ static void report_heads(const struct wnw__compiling *w, struct wnw__calibrate_t
                          (int)k->n_changed, (int)w->head_log.n_cell, k->split);
     if (k->compared)
         wnw__calibrate_print(out,
-                             "held-out prompts: learned weights gain %.4f +- %.4f nats per token over ones, "
-                             "shuffled ones %.4f\n",
-                             k->gain, k->gain_error, k->shuffled_gain);
+                             "held-out prompts: learned weights gain %.4f +- %.4f nats per token over ones\n",
+                             k->gain, k->gain_error);
     if (k->no_signal || k->rejected)
         wnw__calibrate_print(out, "%s: %s\n", k->no_signal ? "no signal" : "no gain on held-out prompts",
                              w->o.accept == WNW_ACCEPT_CHECKED
@@ -340,7 +265,6 @@ int wnw__compiler_write(struct wnw__compiling *w)
     struct wnw__calibrate_text *out;
     snprintf(file, sizeof file, "compiler-b%d.json", (int)w->budget);
     WNW_TRY(wnw__calibrate_profile(w->c, file, "compiler", settings(w), results(w)));
-    WNW_TRY(write_log(w));
     WNW_TRY(wnw__calibrate_output(w->c, "report", &out));
     wnw__calibrate_print(out, "CompilerKV's tables for a budget of %d, from %d prompts\n", (int)w->budget,
                          (int)w->o.items);

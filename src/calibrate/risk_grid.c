@@ -123,61 +123,6 @@ int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b
     return rc;
 }
 
-/* ---- Options ---- */
-
-int wnw__risk_smooth(const struct wnw__risk_grid *g, double *tau)
-{
-    const size_t row = (size_t)g->n_entropy * (size_t)g->n_ppl, n = (size_t)g->n_layer * row;
-    double *raw = malloc(n * sizeof *raw);
-    if (!raw)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %zu thresholds", n);
-    memcpy(raw, tau, n * sizeof *raw);
-    for (size_t i = row; i + row < n; i++)
-        tau[i] = 0.15 * raw[i - row] + 0.70 * raw[i] + 0.15 * raw[i + row];
-    free(raw);
-    return WNW_OK;
-}
-
-enum { MOST_BINS = 1024 };
-
-/* The nearest values that do not rise, for x[0], x[step], .. of n elements with weights w + 1. */
-static void pool_line(double *x, const int64_t *w, int32_t n, int32_t step)
-{
-    double value[MOST_BINS], weight[MOST_BINS];
-    int32_t size[MOST_BINS], n_block = 0;
-    for (int32_t i = 0; i < n; i++) {
-        value[n_block] = x[i * step];
-        weight[n_block] = (double)w[i * step] + 1;
-        size[n_block++] = 1;
-        while (n_block > 1 && value[n_block - 1] > value[n_block - 2]) {
-            const int32_t to = n_block - 2;
-            value[to] =
-                (value[to] * weight[to] + value[to + 1] * weight[to + 1]) / (weight[to] + weight[to + 1]);
-            weight[to] += weight[to + 1];
-            size[to] += size[to + 1];
-            n_block--;
-        }
-    }
-    for (int32_t k = 0, i = 0; k < n_block; k++)
-        for (int32_t j = 0; j < size[k]; j++)
-            x[i++ * step] = value[k];
-}
-
-void wnw__risk_monotone(const struct wnw__risk_grid *g, const int64_t *n, double *tau)
-{
-    for (int sweep = 0; sweep < 10; sweep++)
-        for (int32_t il = 0; il < g->n_layer; il++) {
-            for (int32_t e = 0; e < g->n_entropy; e++) {
-                const int32_t at = wnw__risk_cell(g, il, e, 0);
-                pool_line(tau + at, n + at, g->n_ppl, 1);
-            }
-            for (int32_t p = 0; p < g->n_ppl; p++) {
-                const int32_t at = wnw__risk_cell(g, il, 0, p);
-                pool_line(tau + at, n + at, g->n_entropy, g->n_ppl);
-            }
-        }
-}
-
 /* ---- Bins ---- */
 
 /* The value of sorted x[n] at position q (n - 1). */

@@ -29,12 +29,6 @@ extern const char *const wnw__risk_from[];
  * means. Without any reward it is the reference. E_NOMEM. */
 int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
                      const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from);
-/* Smooths tau[n_cell] along the layers with weights 0.15, 0.70, 0.15; the first and the last layer stay.
- * E_NOMEM. */
-int wnw__risk_smooth(const struct wnw__risk_grid *g, double *tau);
-/* Makes tau[n_cell] fall, or stay, with rising perplexity and with rising entropy: the nearest such values by
- * pooling adjacent violators along one axis after the other, ten times. n[n_cell] + 1 are the weights. */
-void wnw__risk_monotone(const struct wnw__risk_grid *g, const int64_t *n, double *tau);
 
 /* ---- Bins, and which prompts are tried so that no bin is tried alone ---- */
 

@@ -2,6 +2,7 @@
 /* What sessions need to know of a model that libllama computes: from its first graph, and from the file. */
 #include "llama/foreign.h"
 
+#include "bridge/device/device.h"
 #include "bridge/drive/drive.h"
 #include "llama/admit.h"
 #include "model/files.h"

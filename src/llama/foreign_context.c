@@ -3,7 +3,7 @@
  * A context of libllama is given one batch at a time and forgets it: its cells hold the rows of that batch alone, at their
  * positions. So what is kept of a sequence is in the caches of winnow's sessions. Recurrent layers have a state in place
  * of a cache. It stays in the context, in one of its sequences, while that sequence goes on. The cell of the last position
- * stays, too, because libllama removes all cells with the state or all but that one. If another session needs the place,
+ * stays, too, because libllama removes all cells with the state or all but that one. If another session needs the sequence,
  * or a copy of the state, it is taken out as libllama saves it.
  */
 #include "llama/foreign.h"
@@ -21,7 +21,7 @@ enum { MOST_SEQUENCES = 64 };
 struct state {
     struct wnw__recurrent base;
     struct wnw__foreign_context *of;
-    int32_t place; /* the context's sequence that has it; -1 = none does */
+    int32_t seq; /* its sequence of the context; -1 = none */
     int32_t n_read,
         n_saved;   /* n_read < 0: it is lost; n_saved: tokens after which `saved` was taken, or -1 */
     uint64_t used; /* the run in which it was used last */
@@ -38,7 +38,7 @@ struct wnw__foreign_context {
     bool recurrent;
     bool all_logits; /* libllama gives those of the first rows for those that are asked for (cogvlm) */
     int32_t *row_of; /* [rows of a batch] the row of each logits that are asked for */
-    struct state *places[MOST_SEQUENCES]; /* [n_seq] whose state is where */
+    struct state *holders[MOST_SEQUENCES]; /* [n_seq] the state in each sequence; NULL: free */
     uint64_t n_run;
     struct llama_batch batch;
 };
@@ -149,7 +149,7 @@ static int new_state(struct wnw__recurrent **out, void *x)
     struct state *s = calloc(1, sizeof *s);
     if (!s)
         return wnw__fail(WNW_E_NOMEM, "no memory for the state of recurrent layers");
-    *s = (struct state){.base.by = &wnw__foreign_executor, .of = f, .place = -1, .n_saved = -1};
+    *s = (struct state){.base.by = &wnw__foreign_executor, .of = f, .seq = -1, .n_saved = -1};
     *out = &s->base;
     return WNW_OK;
 }
@@ -162,11 +162,11 @@ static struct state *state_of(struct wnw__recurrent *r)
 /* Takes it out of the context. */
 static void leave(struct state *s)
 {
-    if (s->place < 0)
+    if (s->seq < 0)
         return;
-    (void)llama_memory_seq_rm(llama_get_memory(s->of->ctx), s->place, -1, -1);
-    s->of->places[s->place] = NULL;
-    s->place = -1;
+    (void)llama_memory_seq_rm(llama_get_memory(s->of->ctx), s->seq, -1, -1);
+    s->of->holders[s->seq] = NULL;
+    s->seq = -1;
 }
 
 static void free_state(struct wnw__recurrent *r)
@@ -200,13 +200,13 @@ static int need_room(struct state *s, size_t size)
 /* Sets `saved` to the present state. */
 static int save(struct state *s)
 {
-    if (s->place < 0 || s->n_saved == s->n_read)
+    if (s->seq < 0 || s->n_saved == s->n_read)
         return WNW_OK;
     const llama_state_seq_flags flags = LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY;
-    const size_t size = llama_state_seq_get_size_ext(s->of->ctx, s->place, flags);
+    const size_t size = llama_state_seq_get_size_ext(s->of->ctx, s->seq, flags);
     s->n_saved = -1;
     WNW_TRY(need_room(s, size));
-    s->size = llama_state_seq_get_data_ext(s->of->ctx, s->saved, size, s->place, flags);
+    s->size = llama_state_seq_get_data_ext(s->of->ctx, s->saved, size, s->seq, flags);
     if (s->size == 0)
         return wnw__fail(WNW_E_BACKEND, "libllama did not save the state of recurrent layers");
     s->n_saved = s->n_read;
@@ -254,18 +254,18 @@ static int set_state(struct wnw__recurrent *r, const uint8_t *bytes, size_t n, i
 
 /* A sequence of the context for another state: one that is free, or whose state was used before this run the longest
  * time ago and is saved now. */
-static int find_place(struct wnw__foreign_context *f, int32_t *place)
+static int find_seq(struct wnw__foreign_context *f, int32_t *seq)
 {
-    *place = 0;
+    *seq = 0;
     for (int32_t i = 0; i < f->n_seq; i++) {
-        if (!f->places[i]) {
-            *place = i;
+        if (!f->holders[i]) {
+            *seq = i;
             return WNW_OK;
         }
-        *place = f->places[i]->used < f->places[*place]->used ? i : *place;
+        *seq = f->holders[i]->used < f->holders[*seq]->used ? i : *seq;
     }
-    WNW_TRY(save(f->places[*place]));
-    leave(f->places[*place]);
+    WNW_TRY(save(f->holders[*seq]));
+    leave(f->holders[*seq]);
     return WNW_OK;
 }
 
@@ -280,17 +280,17 @@ static int enter(struct wnw__foreign_context *f, struct state *s, int32_t n_past
                          "recurrent layers have read %d tokens and cannot go on after %d of them",
                          (int)s->n_read, (int)n_past);
     s->used = f->n_run;
-    if (s->place >= 0)
+    if (s->seq >= 0)
         return WNW_OK;
-    int32_t place;
-    WNW_TRY(find_place(f, &place));
-    if (n_past > 0 && llama_state_seq_set_data_ext(f->ctx, s->saved, s->size, place,
+    int32_t seq;
+    WNW_TRY(find_seq(f, &seq));
+    if (n_past > 0 && llama_state_seq_set_data_ext(f->ctx, s->saved, s->size, seq,
                                                    LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY) == 0) {
-        (void)llama_memory_seq_rm(llama_get_memory(f->ctx), place, -1, -1);
+        (void)llama_memory_seq_rm(llama_get_memory(f->ctx), seq, -1, -1);
         return wnw__fail(WNW_E_BACKEND, "libllama did not take the state of recurrent layers back");
     }
-    s->place = place;
-    f->places[place] = s;
+    s->seq = seq;
+    f->holders[seq] = s;
     return WNW_OK;
 }
 
@@ -298,7 +298,7 @@ static int enter(struct wnw__foreign_context *f, struct state *s, int32_t n_past
 static void count(struct state *s, int32_t n)
 {
     s->n_read += n;
-    (void)llama_memory_seq_rm(llama_get_memory(s->of->ctx), s->place, 0, s->n_read - 1);
+    (void)llama_memory_seq_rm(llama_get_memory(s->of->ctx), s->seq, 0, s->n_read - 1);
 }
 
 /* After a batch that failed: what was saved before it is there still. */
@@ -338,7 +338,7 @@ static int sequence_of(struct wnw__foreign_context *f, int32_t i, int32_t *seq)
         return wnw__fail(WNW_E_ARG, "a batch without the state of recurrent layers");
     struct state *s = state_of(slice->recurrent);
     WNW_TRY(enter(f, s, slice->n_past));
-    *seq = s->place;
+    *seq = s->seq;
     return WNW_OK;
 }
 

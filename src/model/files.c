@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/said.h"
+#include "base/split_files.h"
 #include "base/system.h"
 
 #include <errno.h>
@@ -125,8 +126,8 @@ static int check_is_model(const struct wnw__model_file *f)
 
 /* ---- Split models ---- */
 
-/* What a file says of its place among the files of its model; {0, 1} where it is alone. */
-struct place {
+/* Which of the n files of its model a file is; {0, 1} if the model has one file. */
+struct split {
     int32_t i, n;
 };
 
@@ -144,7 +145,7 @@ static int key_u16(const struct wnw__model_file *f, const char *key, int32_t def
     return WNW_OK;
 }
 
-static int read_place(const struct wnw__model_file *f, struct place *out)
+static int read_split(const struct wnw__model_file *f, struct split *out)
 {
     WNW_TRY(key_u16(f, "split.count", 1, &out->n));
     WNW_TRY(key_u16(f, "split.no", 0, &out->i));
@@ -155,43 +156,34 @@ static int read_place(const struct wnw__model_file *f, struct place *out)
     return WNW_OK;
 }
 
-/* "-00002-of-00003.gguf" */
-#define ENDING_MAX 32
-static void ending_of(char out[ENDING_MAX], int32_t i, int32_t n)
-{
-    snprintf(out, ENDING_MAX, "-%05d-of-%05d.gguf", (int)i + 1, (int)n);
-}
-
 /* The length of the path of the first of n files up to what the names differ in. */
 static int find_stem(const char *path, int32_t n, size_t *len)
 {
-    char ending[ENDING_MAX];
-    ending_of(ending, 0, n);
-    const size_t all = strlen(path), tail = strlen(ending);
-    *len = all > tail ? all - tail : 0;
-    if (*len == 0 || strcmp(path + *len, ending) != 0)
-        return wnw__fail(
-            WNW_E_FORMAT,
-            "%.200s is file 1 of %d of a model; files are found by their names, so this one must be called "
-            "NAME%s and the others lie next to it",
-            path, (int)n, ending);
-    return WNW_OK;
+    char ending[WNW_SPLIT_ENDING];
+    if ((*len = wnw__split_stem(path, n)) > 0)
+        return WNW_OK;
+    wnw__split_ending(ending, 0, n);
+    return wnw__fail(
+        WNW_E_FORMAT,
+        "%.200s is file 1 of %d of a model; files are found by their names, so this one must be called "
+        "NAME%s and the others lie next to it",
+        path, (int)n, ending);
 }
 
 static int set_path(struct wnw__model_file *f, const char *stem, size_t len, int32_t i, int32_t n)
 {
-    f->path = malloc(len + ENDING_MAX);
+    f->path = malloc(len + WNW_SPLIT_ENDING);
     if (!f->path)
         return wnw__fail(WNW_E_NOMEM, "no memory for a path");
     memcpy(f->path, stem, len);
-    ending_of(f->path + len, i, n);
+    wnw__split_ending(f->path + len, i, n);
     return WNW_OK;
 }
 
 static int check_file(const struct wnw__model_file *f, int32_t i, int32_t n)
 {
-    struct place at;
-    WNW_TRY(read_place(f, &at));
+    struct split at;
+    WNW_TRY(read_split(f, &at));
     if (at.i != i || at.n != n)
         return wnw__fail(WNW_E_FORMAT,
                          "%.200s should be file %d of %d but says that it is file %d of %d; fetch it again",
@@ -254,7 +246,7 @@ static int open_others(struct wnw_model *m, int32_t n)
 
 int wnw__files_open(struct wnw_model *m, const char *path)
 {
-    struct place at;
+    struct split at;
     m->files = calloc(1, sizeof *m->files);
     if (!m->files)
         return wnw__fail(WNW_E_NOMEM, "no memory for a model");
@@ -264,7 +256,7 @@ int wnw__files_open(struct wnw_model *m, const char *path)
         return wnw__fail(WNW_E_NOMEM, "no memory for a model");
     WNW_TRY(open_file(&m->files[0], "model"));
     m->gguf = m->files[0].gguf;
-    WNW_TRY(read_place(&m->files[0], &at));
+    WNW_TRY(read_split(&m->files[0], &at));
     if (at.i > 0)
         return wnw__fail(
             WNW_E_FORMAT,
@@ -298,8 +290,8 @@ void wnw__files_close(struct wnw_model *m)
 
 /* ---- Tensors ---- */
 
-/* Checks that all tensors lie in the mapping; *largest is the size of the largest. */
-static int check_places(struct wnw_model *m, const struct wnw__model_file *f, size_t *largest)
+/* Checks that the mapping holds all tensors; *largest is the size of the largest. */
+static int check_offsets(struct wnw_model *m, const struct wnw__model_file *f, size_t *largest)
 {
     const size_t data = gguf_get_data_offset(f->gguf);
     for (int64_t i = 0; i < gguf_get_n_tensors(f->gguf); i++) {
@@ -323,7 +315,7 @@ static int check_places(struct wnw_model *m, const struct wnw__model_file *f, si
 static int place_file(struct wnw_model *m, struct wnw__model_file *f, ggml_backend_dev_t cpu)
 {
     size_t largest = 0;
-    WNW_TRY(check_places(m, f, &largest));
+    WNW_TRY(check_offsets(m, f, &largest));
     struct wnw__said said;
     wnw__said_begin(&said);
     f->buffer = ggml_backend_dev_buffer_from_host_ptr(cpu, f->map, f->map_size, largest);
@@ -344,7 +336,7 @@ int wnw__files_check(struct wnw_model *m)
 {
     size_t largest = 0;
     for (int32_t i = 0; i < m->n_file; i++)
-        WNW_TRY(check_places(m, &m->files[i], &largest));
+        WNW_TRY(check_offsets(m, &m->files[i], &largest));
     return WNW_OK;
 }
 

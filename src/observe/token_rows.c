@@ -139,8 +139,8 @@ void wnw__token_rows_rewound(void *rec, int32_t n_past)
     struct wnw__token_rows *k = rec;
     for (int32_t il = 0; il < k->n_layer; il++) {
         struct wnw__token_rows_layer *l = &k->layers[il];
-        const int32_t gone = l->end > n_past ? l->end - n_past : 0;
-        l->n = gone < l->n ? l->n - gone : 0;
-        l->end -= gone;
+        const int32_t n_cut = l->end > n_past ? l->end - n_past : 0;
+        l->n = n_cut < l->n ? l->n - n_cut : 0;
+        l->end -= n_cut;
     }
 }

@@ -108,8 +108,8 @@ static void told(void *rec, int32_t from, int32_t to, enum wnw__event event)
 /* Queries of a layer that stay when tokens from n_past on are taken back. */
 static int32_t n_left(const struct wnw__window_layer *l, int32_t n_past)
 {
-    const int32_t gone = l->end > n_past ? l->end - n_past : 0;
-    return gone < l->n ? l->n - gone : 0;
+    const int32_t n_cut = l->end > n_past ? l->end - n_past : 0;
+    return n_cut < l->n ? l->n - n_cut : 0;
 }
 
 /* A full ring has lost the queries that would be the oldest ones again. */

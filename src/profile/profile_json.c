@@ -135,8 +135,8 @@ struct reader {
     size_t at;
 };
 
-/* Writes the place down to `level`, as "name[3][17]". */
-static const char *place(const struct reader *r, int32_t level, char buf[80])
+/* Writes the path of a value down to `level`, as "name[3][17]". */
+static const char *path_of(const struct reader *r, int32_t level, char buf[80])
 {
     int n = snprintf(buf, 80, "%.30s", r->spec->name);
     for (int32_t i = 0; i < level && n < 68; i++)
@@ -159,12 +159,12 @@ static int read_text_numbers(struct reader *r, const json_t *v, int32_t level)
     if (json_string_length(v) != WNW_BASE64_LENGTH(n * size) || (f && !wnw__json_read_f32_text(v, f, n)) ||
         (i32 && !wnw__json_read_i16_text(v, i32, n)))
         return wnw__profile_bad(r->file, "%s is not the base64 of %zu numbers of %zu bytes",
-                                place(r, level, where), n, size);
+                                path_of(r, level, where), n, size);
     for (size_t i = 0; r->out && i < n; i++) {
         const double x = whole ? (double)i32[i] : (double)f[i];
         if (!(x >= s->min && x <= s->max))
             return wnw__profile_bad(r->file, "number %zu of %s is %g; it must be %g to %g", i,
-                                    place(r, level, where), x, s->min, s->max);
+                                    path_of(r, level, where), x, s->min, s->max);
     }
     r->at += r->out ? n : 0;
     return WNW_OK;
@@ -176,12 +176,12 @@ static int read_number(struct reader *r, const json_t *v)
     char where[80];
     const bool whole = s->element == WNW_ELEMENT_I32;
     if (!(whole ? json_is_integer(v) : json_is_number(v)))
-        return wnw__profile_bad(r->file, "%s is not a %snumber", place(r, s->rank, where),
+        return wnw__profile_bad(r->file, "%s is not a %snumber", path_of(r, s->rank, where),
                                 whole ? "whole " : "");
     const double x = json_number_value(v);
     if (!(x >= s->min && x <= s->max))
-        return wnw__profile_bad(r->file, "%s is %g; it must be %g to %g", place(r, s->rank, where), x, s->min,
-                                s->max);
+        return wnw__profile_bad(r->file, "%s is %g; it must be %g to %g", path_of(r, s->rank, where), x,
+                                s->min, s->max);
     if (!r->out)
         return WNW_OK;
     if (s->element == WNW_ELEMENT_I32)
@@ -203,9 +203,10 @@ static int read_level(struct reader *r, const json_t *v, int32_t level)
     if (json_is_string(v) && s->element != WNW_ELEMENT_F64)
         return read_text_numbers(r, v, level);
     if (!json_is_array(v))
-        return wnw__profile_bad(r->file, "%s is not an array of %d", place(r, level, where), s->shape[level]);
+        return wnw__profile_bad(r->file, "%s is not an array of %d", path_of(r, level, where),
+                                s->shape[level]);
     if (json_array_size(v) != (size_t)s->shape[level])
-        return wnw__profile_bad(r->file, "%s has %zu elements; %d are expected", place(r, level, where),
+        return wnw__profile_bad(r->file, "%s has %zu elements; %d are expected", path_of(r, level, where),
                                 json_array_size(v), s->shape[level]);
     for (int32_t i = 0; i < s->shape[level]; i++) {
         r->index[level] = i;

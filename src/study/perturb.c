@@ -20,20 +20,20 @@
 
 #include <math.h>
 
-/* Sums the attention that is kept (*in) and evicted (*gone); together they are 1 but for rounding. The
+/* Sums the attention that is kept (*in) and evicted (*dropped); together they are 1 but for rounding. The
  * formulas use their ratio instead of 1 / sigma - 1, so that evicting nearly nothing gives nearly 0. */
-static int split_mass(const float *attn, const bool *kept, int32_t n, double *in, double *gone)
+static int split_mass(const float *attn, const bool *kept, int32_t n, double *in, double *dropped)
 {
-    *in = *gone = 0;
+    *in = *dropped = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!(attn[i] >= 0))
             return wnw__fail(WNW_E_ARG, "attention %g on entry %d is not a probability", (double)attn[i], i);
-        *(kept[i] ? in : gone) += attn[i];
+        *(kept[i] ? in : dropped) += attn[i];
     }
-    if (!(fabs(*in + *gone - 1) < 1e-3))
+    if (!(fabs(*in + *dropped - 1) < 1e-3))
         return wnw__fail(WNW_E_ARG,
                          "attention over %d entries sums to %g; it must be a softmax over all of them", n,
-                         *in + *gone);
+                         *in + *dropped);
     if (!(*in > 0))
         return wnw__fail(WNW_E_ARG, "no attention is left: keep at least one entry that has some");
     return WNW_OK;
@@ -47,8 +47,8 @@ int wnw__perturb_bounds(struct wnw__perturbation *out, const float *attn, const 
     WNW_REQUIRE(attn);
     WNW_REQUIRE(nu);
     WNW_REQUIRE(kept);
-    double in, gone, in_first = 0;
-    WNW_TRY(split_mass(attn, kept, n, &in, &gone));
+    double in, dropped, in_first = 0;
+    WNW_TRY(split_mass(attn, kept, n, &in, &dropped));
     double evicted = 0, stage1 = 0, stage2 = 0, attn2 = 0, least = INFINITY;
     for (int32_t i = 0; i < n; i++) {
         const bool early = first ? first[i] : kept[i];
@@ -63,8 +63,8 @@ int wnw__perturb_bounds(struct wnw__perturbation *out, const float *attn, const 
     }
     if (!(in_first > 0))
         return wnw__fail(WNW_E_ARG, "stage 1 has no attention: it needs at least one entry that has some");
-    const double total = in + gone, rest = gone / in; /* 1 / sigma - 1 */
-    const double rest1 = (gone + attn2) / in_first;   /* 1 / sigma1 - 1 */
+    const double total = in + dropped, rest = dropped / in; /* 1 / sigma - 1 */
+    const double rest1 = (dropped + attn2) / in_first;      /* 1 / sigma1 - 1 */
     *out = (struct wnw__perturbation){.sigma = in / total,
                                       .sigma_first = in_first / total,
                                       .guaranteed = in_first / total > 0.5,
@@ -78,17 +78,17 @@ int wnw__perturb_bounds(struct wnw__perturbation *out, const float *attn, const 
 int wnw__perturb_output(double *l1, double *delta, const float *attn, const float *rows, const bool *kept,
                         int32_t n, int32_t d)
 {
-    double in, gone, norm = 0;
+    double in, dropped, norm = 0;
     if (l1)
         *l1 = 0;
     WNW_REQUIRE(attn);
     WNW_REQUIRE(rows);
     WNW_REQUIRE(kept);
-    WNW_TRY(split_mass(attn, kept, n, &in, &gone));
+    WNW_TRY(split_mass(attn, kept, n, &in, &dropped));
     for (int32_t c = 0; c < d; c++) {
         double change = 0;
         for (int32_t i = 0; i < n; i++)
-            change += attn[i] * (kept[i] ? -gone / in : 1) * rows[(int64_t)i * d + c];
+            change += attn[i] * (kept[i] ? -dropped / in : 1) * rows[(int64_t)i * d + c];
         norm += fabs(change);
         if (delta)
             delta[c] = change;

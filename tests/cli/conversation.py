@@ -79,6 +79,16 @@ class Terminal:
 # The first words of an answer. What is typed before the line is edited appears twice.
 STORY = r"story\.\n(?!T)[^>]*[A-Za-z]{3}"
 
+# A file may be called anything, and no terminal obeys it.
+named = os.fsencode(f"{folder}/a\x1b]0;b\x07c\u009bd\u202ee") + b"\x9bf"
+with open(named, "w", encoding="ascii") as f:
+    f.write("The harbor is red. " * 20)
+t = Terminal("-n", "5", "--policy", "full", "-f", os.fsdecode(named))
+text = t.until("Ctrl-D ends")
+check("names of files are text", ", a?]0;b?c?d?e?f: " in text and "\x1b]" not in text, text)
+t.type("\x04")
+check("and it ends", t.end() == 0)
+
 for term in ("xterm", "dumb"):
     t = Terminal("-n", "5", "--policy", "full", term=term)
     start = t.until("> ").split("\n")

@@ -362,7 +362,7 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
                              .n_rot = FAKE_D,
                              .rope_neox = il % 2 == 0,
                              .source = f};
-    if (f->blind)
+    if (f->unobserved)
         return WNW_OK;
     if (needs->flags & WNW_NEED_KEYS) {
         make_rows(f, il, BUF_KEYS);

@@ -29,7 +29,7 @@ struct fake {
     int64_t off[FAKE_MAX_HEAD];      /* as in struct wnw__plan_layer */
     bool left_alone[FAKE_MAX_LAYER]; /* of src.shape */
     bool poison;                     /* one NaN in the attention */
-    bool blind;                      /* nothing is observed */
+    bool unobserved;                 /* nothing is observed */
     int32_t cancel_after;            /* -1 = never */
     int32_t n_observed;
     struct wnw_profile profile; /* set src.profile = NULL for none */

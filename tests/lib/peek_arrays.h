@@ -12,6 +12,7 @@
 #include "base/opt.h"
 #include "base/parallel.h"
 #include "base/random.h"
+#include "base/split_files.h"
 #include "base/strings.h"
 #include "base/system.h"
 #include "base/topk.h"

@@ -4,8 +4,8 @@
 #ifndef WNW_TESTS_PEEK_BRIDGE_H
 #define WNW_TESTS_PEEK_BRIDGE_H
 
-#include "bridge/bridge.h"
+#include "bridge/device/device.h"
 #include "bridge/graph/fuse.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 
 #endif

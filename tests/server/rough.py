@@ -148,6 +148,14 @@ if not less or subprocess.run([*less, "true"], stderr=subprocess.DEVNULL).return
             os.chmod(folder, 0o700)
             check("and saves again when it may", s.ask("/winnow/slots/1?action=save", {"filename": "slot"}).status == 200 and os.listdir(folder) == ["slot"])
 
+# A model in one file may have the name of a first of several, and any characters that a path can have.
+with tempfile.TemporaryDirectory() as folder:
+    for name in ("one-00001-of-00003.gguf", "a b.gguf", "new\nline.gguf", "tab\t.gguf", "caf\u00e9 100%s.gguf", "-m.gguf", "no ending"):
+        os.symlink(model, os.path.join(folder, name))
+        with Server([winnow, "serve", "-m", os.path.join(folder, name), "--port", "0", "--slots", "1", "--policy", "keydiff", "--save", folder, "--", "-t", "1"]) as s:
+            check(f"a model called {name!r}", s.ask("/completion", {"prompt": ids(300, 1), "n_predict": 1}).status == 200)
+            check(f"its slot is saved: {name!r}", s.ask("/winnow/slots/0?action=save", {"filename": "slot"}).status == 200, s.log()[-500:])
+
 # A model that is cut off while it is served: the log has the reason, and the process ends by itself.
 with tempfile.TemporaryDirectory() as folder:
     copy = os.path.join(folder, "open.gguf")

@@ -95,6 +95,12 @@ static void test_names_and_messages(void **state)
                   "b\xe2\x80\x8f\n";
     app_hide_controls(line, true);
     assert_string_equal(line, "a?[2J??b\xe2\x80\x8f\n");
+    /* Bytes that are no text: a terminal in Latin-1 obeys 0x80 to 0x9f. */
+    char bytes[] = "\x9b[2J\xc3\x9b\xe9\xff\xe2\x82\x9d\xe2\x82\x90"
+                   "b\xf0\x9f\x98\x80\xf0\x9f\x98";
+    app_hide_controls(bytes, false);
+    assert_string_equal(bytes, "?[2J\xc3\x9b\xe9\xff\xe2\x82\x9d\xe2\x82\x90"
+                               "b\xf0\x9f\x98\x80\xf0??");
     assert_int_equal(app_control_code("\xc2\x9b", 2), 0x9b);
     assert_int_equal(app_control_code("\xe2\x81\xa6", 3), 0x2066);
     assert_int_equal(app_control_bytes("\xe2"), 0);

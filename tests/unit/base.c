@@ -6,6 +6,42 @@
 
 #include "peek_arrays.h"
 
+static void test_split_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        int32_t n;
+        size_t stem;
+    } cases[] = {{"a-00001-of-00003.gguf", 3, 1},
+                 {"d/a-00001-of-00002.gguf-00001-of-65535.gguf", 65535, 23},
+                 {"a-00001-of-00001.gguf", 1, 0},
+                 {"a-00001-of-00000.gguf", 1, 0},
+                 {"a-00001-of-65536.gguf", 1, 0},
+                 {"a-00002-of-00003.gguf", 1, 0},
+                 {"a-00001-of-3.gguf", 1, 0},
+                 {"a-00001-of-+0003.gguf", 1, 0},
+                 {"a-00001-of- 0003.gguf", 1, 0},
+                 {"a-00001-of-00003.gguf ", 1, 0},
+                 {"a-00001-of-00003.GGUF", 1, 0},
+                 {"-00001-of-00003.gguf", 1, 0},
+                 {"a.gguf", 1, 0},
+                 {"", 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t stem = 9;
+        assert_int_equal(wnw__split_count(cases[i].path, &stem), cases[i].n);
+        assert_int_equal(stem, cases[i].stem);
+        if (cases[i].n > 1)
+            assert_int_equal(wnw__split_stem(cases[i].path, cases[i].n), cases[i].stem);
+        assert_int_equal(wnw__split_stem(cases[i].path, cases[i].n + 1), 0);
+    }
+    char ending[WNW_SPLIT_ENDING];
+    wnw__split_ending(ending, 1, 3);
+    assert_string_equal(ending, "-00002-of-00003.gguf");
+    wnw__split_ending(ending, INT32_MAX - 1, INT32_MAX);
+    assert_string_equal(ending, "-2147483647-of-2147483647.gguf");
+}
+
 static void test_nearest(void **state)
 {
     (void)state;
@@ -66,6 +102,7 @@ static void test_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_split_names),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_hashes),
         cmocka_unit_test(test_orders),

@@ -305,11 +305,11 @@ static void failures(void **state)
     assert_says("snapkv");
     assert_null(plan);
     f.poison = false;
-    f.blind = true;
+    f.unobserved = true;
     static const char *const recipes[] = {"snapkv", "tova", "knorm", "lagkv:sink=4,lag=8"};
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(fake_plan(&plan, &f, recipes[i], &size, NULL), WNW_E_NOT_OBSERVED);
-    f.blind = false;
+    f.unobserved = false;
     f.cancel_after = 1;
     assert_int_equal(fake_plan(&plan, &f, "snapkv", &size, NULL), WNW_E_CANCELLED);
     assert_null(plan);

@@ -426,13 +426,13 @@ static void together(void **state)
 }
 
 /* Without observations every policy that needs some fails with a message, and there is no plan. */
-static void blind(void **state)
+static void unobserved(void **state)
 {
     (void)state;
     struct fake f;
     const struct wnw__preset *row;
     fake_init(&f, 3, 2, 2, 300, false);
-    f.blind = true;
+    f.unobserved = true;
     for (int32_t i = 0; (row = wnw__preset_get(i)); i++) {
         wnw_policy *p = NULL;
         wnw_plan *plan = NULL;
@@ -500,7 +500,7 @@ int main(void)
         cmocka_unit_test(aggregations),
         cmocka_unit_test(contents),
         cmocka_unit_test(together),
-        cmocka_unit_test(blind),
+        cmocka_unit_test(unobserved),
         cmocka_unit_test(plans_depend_on_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

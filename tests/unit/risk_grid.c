@@ -123,7 +123,7 @@ static void thin_cells_take_their_layers(void **state)
     const struct wnw__risk_grid g = {2, 4, 1};
     static const double values[2] = {1, 0.5}, good[2] = {2, -1}, bad[2] = {-1, -1};
     struct wnw__bandit_rule rule = {
-        .value = values, .conservatism = 0.5, .uniform = true, .guard = 1, .guard_n = 8, .tie = WNW_TIE_LOW};
+        .value = values, .conservatism = 0.5, .guard = 1, .guard_n = 8, .tie = WNW_TIE_LOW};
     struct wnw__bandit b;
     double mean[8 * 2];
     int32_t choice[8];
@@ -162,43 +162,12 @@ static void thin_cells_take_their_layers(void **state)
 
 /* ---- Options ---- */
 
-static void smoothing_along_layers(void **state)
-{
-    (void)state;
-    const struct wnw__risk_grid g = {4, 1, 2};
-    double tau[8] = {1, 2, 3, 2, 1, 2, 1, 2};
-    assert_ok(wnw__risk_smooth(&g, tau));
-    assert_doubles(tau, 1e-12, 1, 2, 0.15 + 2.1 + 0.15, 2, 0.45 + 0.7 + 0.15, 2, 1, 2);
-}
-
-static void monotone_is_the_nearest(void **state)
-{
-    (void)state;
-    const struct wnw__risk_grid line = {1, 4, 1};
-    static const int64_t alike[4] = {0}, heavy[4] = {0, 2, 0, 0};
-    double falls[4] = {4, 3, 2, 2}, rises[4] = {3, 1, 2, 0}, weighted[4] = {1, 2, 0, 0};
-    wnw__risk_monotone(&line, alike, falls);
-    assert_doubles(falls, 0, 4, 3, 2, 2);
-    wnw__risk_monotone(&line, alike, rises);
-    assert_doubles(rises, 1e-12, 3, 1.5, 1.5, 0);
-    wnw__risk_monotone(&line, heavy, weighted); /* (1 + 3 x 2) / 4 */
-    assert_doubles(weighted, 1e-12, 1.75, 1.75, 0, 0);
-    const struct wnw__risk_grid plane = {1, 2, 2};
-    double both[4] = {1, 2, 3, 0};
-    wnw__risk_monotone(&plane, alike, both);
-    assert_cmp(both[0], >=, both[1]);
-    assert_cmp(both[2], >=, both[3]);
-    assert_cmp(both[0], >=, both[2]);
-    assert_cmp(both[1], >=, both[3]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(edges_are_quantiles),          cmocka_unit_test(equal_edges_are_parted),
         cmocka_unit_test(each_cell_keeps_its_share),    cmocka_unit_test(few_rewards_lean_on_parents),
-        cmocka_unit_test(thin_cells_take_their_layers), cmocka_unit_test(smoothing_along_layers),
-        cmocka_unit_test(monotone_is_the_nearest),
+        cmocka_unit_test(thin_cells_take_their_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

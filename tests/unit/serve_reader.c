@@ -383,6 +383,10 @@ static void test_values_of_fields(void **state)
          {"[{\"type\":\"text\"}]", "[5]", "[{\"type\":\"image\"}]"},
          {"[{\"type\":\"text\",\"text\":\"x\"}]", "\"x\""}},
         {SERVE_FORM_CHAT, "echo", {"true"}, {"false"}},
+        {SERVE_FORM_CHAT,
+         "reasoning_format",
+         {"\"\"", "\"x\\u001b\"", "\"NONE\"", "\"none \""},
+         {"\"none\"", "\"deepseek-legacy\""}},
         {SERVE_FORM_CHAT, "guided_json", {"{\"type\":\"string\"}"}, {"{}", "null"}},
         {SERVE_FORM_CHAT, "min_tokens", {"5", "1", "-1"}, {"0"}},
         {SERVE_FORM_CHAT, "repetition_penalty", {"1.5", "0"}, {"1", "1.0"}},
@@ -455,6 +459,136 @@ static void test_fields_of_other_routes(void **state)
     o = json_pack("{s:s}", "content", "x");
     assert_int_equal(serve_request_check_other(o, -1, why, &param), 0);
     json_decref(o);
+}
+
+/* Reads a body of a route that generates no text; want: the field that is refused, "" if there is none to name, NULL: it passes. */
+static void other(int form, const char *body, const char *want)
+{
+    char why[SERVE_TEXT] = "";
+    const char *param = NULL;
+    json_t *o = json_loads(body, JSON_DECODE_ANY, NULL);
+    assert_non_null(o);
+    const int status = serve_request_check_other(o, form, why, &param);
+    if (status != (want ? 400 : 0) || (want && strcmp(param ? param : "", want) != 0))
+        fail_msg("%s: status %d, field %s, not %s: %s", body, status, param ? param : "none",
+                 want ? want : "none", why);
+    json_decref(o);
+}
+
+static void test_routes_without_answers(void **state)
+{
+    (void)state;
+    open_slots(0);
+    static const struct {
+        int form;
+        const char *body, *refused;
+    } cases[] = {
+        {SERVE_FORM_TOKENIZE, "{\"content\":\"x\",\"add_special\":true,\"model\":\"m\"}", NULL},
+        {SERVE_FORM_TOKENIZE, "{\"content\":[\"x\",5,\"\",499],\"with_pieces\":false}", NULL},
+        {SERVE_FORM_TOKENIZE, "{}", "content"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":{\"a\":1}}", "content"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":[1.5]}", "content"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":[500]}", "content"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":[-1]}", "content"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":[[1]]}", "content"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":\"x\",\"with_pieces\":\"yes\"}", "with_pieces"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":\"x\",\"parse_special\":1}", "parse_special"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":\"x\",\"prompt\":\"y\"}", "prompt"},
+        {SERVE_FORM_TOKENIZE, "{\"content\":\"x\",\"add_special_tokens\":true}", "add_special_tokens"},
+        {SERVE_FORM_TOKENIZE, "[]", ""},
+        {SERVE_FORM_DETOKENIZE, "{\"tokens\":[0,499]}", NULL},
+        {SERVE_FORM_DETOKENIZE, "{\"tokens\":[]}", NULL},
+        {SERVE_FORM_DETOKENIZE, "{}", "tokens"},
+        {SERVE_FORM_DETOKENIZE, "{\"tokens\":[0,500]}", "tokens"},
+        {SERVE_FORM_DETOKENIZE, "{\"tokens\":[0,1.0]}", "tokens"},
+        {SERVE_FORM_DETOKENIZE, "{\"tokens\":[\"x\"]}", "tokens"},
+        {SERVE_FORM_DETOKENIZE, "{\"tokens\":5}", "tokens"},
+        {SERVE_FORM_DETOKENIZE, "{\"tokens\":[1],\"content\":\"x\"}", "content"},
+        {SERVE_FORM_EMBEDDINGS, "{\"input\":[\"x\",[1,2]],\"encoding_format\":\"float\",\"model\":\"m\"}",
+         NULL},
+        {SERVE_FORM_EMBEDDINGS, "{\"input\":\"x\",\"content\":\"y\"}", "content"},
+        {SERVE_FORM_EMBEDDINGS, "{\"input\":\"x\",\"dimensions\":64}", "dimensions"},
+        {SERVE_FORM_EMBEDDINGS, "{\"input\":\"x\",\"embd_normalize\":\"2\"}", "embd_normalize"},
+        {SERVE_FORM_EMBEDDINGS, "{\"input\":\"x\",\"temperature\":0}", "temperature"},
+        {SERVE_FORM_RERANK, "{\"query\":\"x\",\"documents\":[\"y\"],\"top_n\":1}", NULL},
+        {SERVE_FORM_RERANK, "{\"query\":\"x\",\"texts\":[\"y\"],\"return_text\":true}", NULL},
+        {SERVE_FORM_RERANK, "{\"query\":\"x\",\"documents\":[\"y\"],\"top_n\":-1}", "top_n"},
+        {SERVE_FORM_RERANK, "{\"query\":\"x\",\"documents\":[{\"text\":\"y\"}]}", "documents"},
+        {SERVE_FORM_RERANK, "{\"query\":\"x\",\"documents\":[\"y\"],\"texts\":[\"y\"]}", "texts"},
+        {SERVE_FORM_RERANK, "{\"query\":\"x\",\"documents\":[\"y\"],\"return_text\":true}", "return_text"},
+        {SERVE_FORM_RERANK, "{\"query\":\"x\",\"documents\":[\"y\"],\"return_documents\":true}",
+         "return_documents"},
+        {SERVE_FORM_CHAT, "{\"messages\":[],\"documents\":[\"y\"]}", "documents"},
+        {-1, "[]", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        other(cases[i].form, cases[i].body, cases[i].refused);
+}
+
+/* ---- Adapters ---- */
+
+/* Reads a body, with adapters as the server says them; want: the field that is refused, NULL: none. The mark of the scales. */
+static uint64_t adapt(enum serve_form form, const char *body, const char *said, const char *lora,
+                      const char *want)
+{
+    struct serve_request r;
+    char why[SERVE_TEXT];
+    const char *param;
+    assert_int_equal(read_body(&r, form, body, why, &param), 0);
+    const int status = serve_request_set_adapters(&r, said, strlen(said), why, &param);
+    if (status != (want ? 400 : 0) || (want && (!param || strcmp(param, want) != 0)))
+        fail_msg("%s: status %d, field %s: %s", body, status, param ? param : "none", why);
+    char *text = json_dumps(json_object_get(r.body, "lora"), JSON_COMPACT);
+    if (lora && (!text || strcmp(text, lora) != 0))
+        fail_msg("%s: adapters %s, not %s", body, text ? text : "none", lora);
+    free(text);
+    const uint64_t mark = r.ask.want.adapters;
+    serve_request_free(&r);
+    return mark;
+}
+
+static void test_adapters(void **state)
+{
+    (void)state;
+#define PROMPT(more)   "{\"prompt\":\"x\"" more "}"
+#define ONE(id, scale) "{\"id\":" id ",\"scale\":" scale "}"
+#define LORA(list)     PROMPT(",\"lora\":[" list "]")
+    static const char two[] = "[" ONE("0", "1.0") "," ONE("1", "0.0") "]";
+    open_slots(0);
+    /* A server without adapters. */
+    assert_true(adapt(SERVE_FORM_PROMPT, PROMPT(""), "[]", NULL, NULL) == 0);
+    adapt(SERVE_FORM_PROMPT, LORA(""), "[]", NULL, NULL);
+    adapt(SERVE_FORM_PROMPT, LORA(ONE("0", "1")), "[]", NULL, "lora");
+    /* One with two: what is not listed is not applied, and what is not said is as the server has it. */
+    const uint64_t own = adapt(SERVE_FORM_PROMPT, PROMPT(""), two, two, NULL),
+                   none = adapt(SERVE_FORM_PROMPT, LORA(""), two, "[" ONE("0", "0.0") "," ONE("1", "0.0") "]",
+                                NULL),
+                   second = adapt(SERVE_FORM_INFILL, "{\"lora\":[" ONE("1", "0.5") "]}", two,
+                                  "[" ONE("0", "0.0") "," ONE("1", "0.5") "]", NULL);
+    assert_true(own != 0 && none != 0 && second != 0 && own != none && own != second && none != second);
+    assert_true(adapt(SERVE_FORM_CHAT, CHAT(",\"lora\":[" ONE("1", "0") "," ONE("0", "1") "]"), two, two,
+                      NULL) == own);
+    assert_true(adapt(SERVE_FORM_MESSAGES, CHAT(""), two, NULL, NULL) == own);
+    adapt(SERVE_FORM_PROMPT, LORA(ONE("2", "1")), two, NULL, "lora");
+    adapt(SERVE_FORM_PROMPT, LORA(ONE("4294967296", "1")), two, NULL, "lora");
+    refuses(SERVE_FORM_PROMPT, LORA(ONE("1", "1") "," ONE("1", "2")), "lora");
+    refuses(SERVE_FORM_PROMPT, LORA(ONE("1", "1e300")), "lora");
+    /* The same prompt, read with other adapters, is another one, also for "any". */
+    for (int reuse = SERVE_REUSE_SAME; reuse <= SERVE_REUSE_ANY; reuse++) {
+        struct serve_want read = config.want;
+        struct serve_ask ask = {
+            .want = config.want, .key = "x", .key_len = 1, .reuse = (enum serve_reuse)reuse};
+        const struct serve_prefix prefix = {.key = "x", .key_len = 1, .want = &read};
+        read.adapters = own;
+        ask.want.adapters = own;
+        const bool same = serve_may_reuse(&prefix, &ask);
+        ask.want.adapters = none;
+        assert_true(same == (reuse == SERVE_REUSE_SAME || reuse == SERVE_REUSE_ANY));
+        assert_false(serve_may_reuse(&prefix, &ask));
+    }
+#undef LORA
+#undef ONE
+#undef PROMPT
 }
 
 /* ---- Prompts ---- */
@@ -837,6 +971,8 @@ int main(void)
         cmocka_unit_test(test_names_of_one_field),
         cmocka_unit_test(test_values_of_fields),
         cmocka_unit_test(test_fields_of_other_routes),
+        cmocka_unit_test(test_routes_without_answers),
+        cmocka_unit_test(test_adapters),
         cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_grammars),
         cmocka_unit_test(test_grammars_without_end),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which cells of a layer a store of libllama's writes. */
-#include "bridge/bridge.h"
+#include "bridge/cells/cells.h"
 
 static int64_t index_at(const struct ggml_tensor *index, int64_t i)
 {

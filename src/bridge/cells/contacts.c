@@ -4,8 +4,7 @@
  * ggml's own functions, with parameters that differ from each other, and are read as the backend reads them. A patched ggml of
  * the same version, which the version gate lets through, fails here and not by wrong numbers.
  */
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/cells/cells.h"
 
 #include <stdlib.h>
 

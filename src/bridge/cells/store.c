@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Entries of a ragged layer, found by the cells that libllama gave them. */
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/cells/cells.h"
 #include "kernel/kernel.h"
 
 #include <stdlib.h>

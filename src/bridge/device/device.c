@@ -4,8 +4,8 @@
  * differ between versions that say the same API version. So this library fits the ggml that it was compiled for, and
  * refuses another.
  */
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/device/device.h"
+#include "bridge/watch/watch.h"
 #include "winnow_bridge.h"
 
 #include <stdio.h>

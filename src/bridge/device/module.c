@@ -2,7 +2,7 @@
 /* What ggml calls in a library that it loads; only libggml-winnow.so has it. Its host program knows nothing of us, so that
  * warnings go to standard error. */
 #include "base/err.h"
-#include "bridge/bridge.h"
+#include "bridge/device/device.h"
 
 #include <stdio.h>
 

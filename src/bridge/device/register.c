@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Our devices become known to ggml: WINNOW, and those around other devices. */
-#include "bridge/bridge_impl.h"
+#include "bridge/device/device.h"
+#include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 #include "winnow_bridge.h"
 

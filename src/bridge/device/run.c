@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a graph: entries and scratch first, then everything on the CPU backend. */
-#include "bridge/bridge.h"
+#include "bridge/device/device.h"
 #include "bridge/drive/drive.h"
 #include "bridge/graph/fuse.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 
 #include <stdlib.h>
 #include <string.h>

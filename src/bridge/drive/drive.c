@@ -27,15 +27,15 @@ bool wnw__drive_expected(void)
 static int need_records(struct wnw__drive *d)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < d->n_place; i++)
+    for (int32_t i = 0; i < d->n_site; i++)
         for (int point = 0; point < WNW_N_POINTS; point++)
-            n += d->e->stages[d->places[i].il * WNW_N_POINTS + point];
+            n += d->e->stages[d->sites[i].il * WNW_N_POINTS + point];
     d->n_record = 0;
     if (n <= d->cap_record)
         return WNW_OK;
     struct wnw__record_op *more = malloc((size_t)n * sizeof *more);
     if (!more)
-        return wnw__fail(WNW_E_NOMEM, "no memory for recorders of %d layers", (int)d->n_place);
+        return wnw__fail(WNW_E_NOMEM, "no memory for recorders of %d layers", (int)d->n_site);
     free(d->records);
     d->records = more;
     d->cap_record = n;
@@ -73,8 +73,8 @@ static int begin(struct wnw__drive *d, struct ggml_cgraph *graph)
     if (!d->e)
         return wnw__drive_look(d, graph);
     int32_t n = 0;
-    for (int32_t i = 0; i < d->n_place; i++)
-        n += d->places[i].reader == 0;
+    for (int32_t i = 0; i < d->n_site; i++)
+        n += d->sites[i].reader == 0;
     if (n != d->n_layer)
         return wnw__fail(WNW_E_BACKEND, "libllama's graph has %d layers with a cache, and had %d", (int)n,
                          (int)d->n_layer);
@@ -101,7 +101,7 @@ int wnw__drive_begin(struct wnw__drive *d, struct ggml_cgraph *graph)
 int wnw__drive_tensors(const struct wnw__drive *d)
 {
     enum { PER_LAYER = 24 };
-    return d->n_place * PER_LAYER + d->n_record + d->cap_record;
+    return d->n_site * PER_LAYER + d->n_record + d->cap_record;
 }
 
 /* Copies a tensor of three dimensions to one without gaps. Rows of the other may be longer, and end with zeros then, or
@@ -128,7 +128,7 @@ static void copy_node(struct ggml_tensor *dst, int ith, int nth, void *user)
  * place. */
 static void copy_part(struct ggml_tensor *dst, int ith, int nth, void *user)
 {
-    const struct wnw__drive_place *p = user;
+    const struct wnw__attention_site *p = user;
     const struct ggml_tensor *src = dst->src[0];
     const bool packs = dst->ne[0] > src->ne[0], by_row = !packs && p->chain;
     const size_t to = (size_t)dst->ne[0], d = (size_t)(packs ? src->ne[0] : dst->ne[0]);
@@ -153,7 +153,7 @@ static void add(struct ggml_cgraph *graph, struct ggml_tensor *node, void *data)
 }
 
 /* Copies rows to rows of d elements; those of query heads where p is not NULL. */
-static void add_copy(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct wnw__drive_place *p,
+static void add_copy(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct wnw__attention_site *p,
                      struct ggml_tensor *src, int64_t d, void *to)
 {
     const bool part = p && p->n_packed > 1;
@@ -172,7 +172,7 @@ static struct ggml_tensor *rows_at(struct ggml_context *ctx, void *data, int64_t
 }
 
 static void add_records(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
-                        const struct wnw__drive_place *p, enum wnw__point point, struct ggml_tensor *q,
+                        const struct wnw__attention_site *p, enum wnw__point point, struct ggml_tensor *q,
                         struct ggml_tensor *out)
 {
     const int n = d->e->stages[p->il * WNW_N_POINTS + (int32_t)point];
@@ -185,7 +185,7 @@ static void add_records(struct wnw__drive *d, struct ggml_context *ctx, struct g
 }
 
 static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
-                          const struct wnw__drive_place *p, struct ggml_tensor *node)
+                          const struct wnw__attention_site *p, struct ggml_tensor *node)
 {
     const struct wnw__hparams *hp = &d->e->m->hp;
     const int64_t size = hp->n_embd_head;
@@ -219,7 +219,7 @@ static void add_attention(struct wnw__drive *d, struct ggml_context *ctx, struct
 
 /* Rows that a store writes become those of the engine: heads of d_k, or d_v, elements. MLA's values are part of its keys. */
 static void add_rows(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
-                     const struct wnw__drive_place *p, const struct ggml_tensor *node)
+                     const struct wnw__attention_site *p, const struct ggml_tensor *node)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     const struct ggml_tensor *src = node->src[0];
@@ -238,21 +238,21 @@ static void add_rows(struct wnw__drive *d, struct ggml_context *ctx, struct ggml
     }
 }
 
-/* The place of an attention, or the first that reads a layer. */
-static const struct wnw__drive_place *place_of(const struct wnw__drive *d, const struct ggml_tensor *node,
-                                               const struct wnw__bridge_layer *l)
+/* The site of an attention, or the first that reads a layer. */
+static const struct wnw__attention_site *place_of(const struct wnw__drive *d, const struct ggml_tensor *node,
+                                                  const struct wnw__bridge_layer *l)
 {
-    for (int32_t i = 0; i < d->n_place; i++)
-        if (d->places[i].node == node || d->places[i].of == l)
-            return &d->places[i];
+    for (int32_t i = 0; i < d->n_site; i++)
+        if (d->sites[i].node == node || d->sites[i].of == l)
+            return &d->sites[i];
     return NULL;
 }
 
 void wnw__drive_before(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
                        const struct ggml_tensor *node)
 {
-    for (int32_t i = 0; i < d->n_place; i++) {
-        const struct wnw__drive_place *p = &d->places[i];
+    for (int32_t i = 0; i < d->n_site; i++) {
+        const struct wnw__attention_site *p = &d->sites[i];
         if (p->rope == node)
             add_records(d, ctx, graph, p, WNW_POINT_QUERIES, node->src[0], NULL);
         if (p->product == node) {
@@ -268,7 +268,7 @@ bool wnw__drive_add(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_
 {
     const struct wnw__bridge_node what = wnw__bridge_node_get(d->b, node);
     if (what.what == WNW_BRIDGE_STORE) {
-        const struct wnw__drive_place *p = place_of(d, NULL, wnw__bridge_tensor_of(node)->layer);
+        const struct wnw__attention_site *p = place_of(d, NULL, wnw__bridge_tensor_of(node)->layer);
         if (p)
             add_rows(d, ctx, graph, p, node);
         return true;
@@ -300,7 +300,7 @@ void wnw__drive_free(struct wnw__drive *d)
         free(d->rows[i]);
     free(d->layers);
     free(d->first_cell);
-    free(d->places);
+    free(d->sites);
     free(d->records);
     free(d);
 }

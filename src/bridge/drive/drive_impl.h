@@ -8,7 +8,7 @@
 #include "forward/engine_impl.h"
 
 /* An attention of the current graph, and what was found above it. */
-struct wnw__drive_place {
+struct wnw__attention_site {
     struct wnw__drive_layer layer;
     const struct wnw__bridge_layer *of;
     int32_t il, reader; /* the layer of the engine; which of the attentions that read it */
@@ -28,14 +28,14 @@ struct wnw__drive {
     int32_t n_layer;
     int32_t n_looked; /* rows of the graphs that were looked at */
     int64_t n_logits; /* columns of logits that were computed for all rows of a graph; 0 = none were */
-    struct wnw__drive_place *places; /* [n_place] of the current graph, in its order */
-    int32_t n_place, cap_place;
+    struct wnw__attention_site *sites; /* [n_site] of the current graph, in its order */
+    int32_t n_site, cap_site;
     float *rows[4]; /* keys, values, queries and results of the current attention, [n_row][heads][d] */
     struct wnw__record_op *records;
     int32_t n_record, cap_record;
 };
 
-/* Finds the places of a graph. E_UNSUPPORTED: one that the engine's attention cannot compute. */
+/* Finds the sites of a graph. E_UNSUPPORTED: one that the engine's attention cannot compute. */
 int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph);
 /* Keeps the layers that they show. */
 int wnw__drive_look(struct wnw__drive *d, struct ggml_cgraph *graph);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a graph shows of its layers with a cache, and whether the engine's attention does the same. */
 #include "bridge/drive/drive_impl.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/graph/graph.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
 
 /* Follows the queries of an attention up to what RoPE turns. Between are their producer, and maybe a factor and
  * RoPE. */
-static void look_at_queries(struct wnw__drive_place *p)
+static void look_at_queries(struct wnw__attention_site *p)
 {
     struct wnw__drive_layer *l = &p->layer;
     const struct ggml_tensor *q = behind_views(p->node->src[0]);
@@ -51,7 +51,7 @@ static int refuse(const struct wnw__bridge_layer *l, const char *why)
 }
 
 /* Whether the engine's attention computes what the node does. */
-static int check(const struct wnw__drive_place *p)
+static int check(const struct wnw__attention_site *p)
 {
     const struct wnw__bridge_layer *l = p->of;
     if (p->node->src[0]->ne[3] != 1 || !p->node->src[3])
@@ -61,22 +61,22 @@ static int check(const struct wnw__drive_place *p)
 
 static int need_place(struct wnw__drive *d)
 {
-    if (d->n_place < d->cap_place)
+    if (d->n_site < d->cap_site)
         return WNW_OK;
-    const int32_t cap = d->cap_place > 0 ? 2 * d->cap_place : 64;
-    struct wnw__drive_place *more = realloc(d->places, (size_t)cap * sizeof *more);
+    const int32_t cap = d->cap_site > 0 ? 2 * d->cap_site : 64;
+    struct wnw__attention_site *more = realloc(d->sites, (size_t)cap * sizeof *more);
     if (!more)
         return wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
-    d->places = more;
-    d->cap_place = cap;
+    d->sites = more;
+    d->cap_site = cap;
     return WNW_OK;
 }
 
-/* Sets the engine's layer of a place, and which of its attentions it is. */
-static void number(const struct wnw__drive *d, struct wnw__drive_place *p)
+/* Sets the engine's layer of a site, and which of its attentions it is. */
+static void number(const struct wnw__drive *d, struct wnw__attention_site *p)
 {
-    for (int32_t i = 0; i < d->n_place; i++) {
-        const struct wnw__drive_place *other = &d->places[i];
+    for (int32_t i = 0; i < d->n_site; i++) {
+        const struct wnw__attention_site *other = &d->sites[i];
         if (other->of == p->of) {
             p->il = other->il;
             p->reader = other->reader + 1;
@@ -86,13 +86,12 @@ static void number(const struct wnw__drive *d, struct wnw__drive_place *p)
     }
 }
 
-static int add_place(struct wnw__drive *d, const struct ggml_tensor *node,
-                     const struct wnw__bridge_node *what)
+static int add_site(struct wnw__drive *d, const struct ggml_tensor *node, const struct wnw__bridge_node *what)
 {
     WNW_TRY(need_place(d));
-    struct wnw__drive_place *p = &d->places[d->n_place];
+    struct wnw__attention_site *p = &d->sites[d->n_site];
     const struct wnw__bridge_layer *l = wnw__bridge_tensor_of(node->src[1])->layer;
-    *p = (struct wnw__drive_place){.node = node, .of = l, .chain = what->what == WNW_BRIDGE_ATTEND_CHAIN};
+    *p = (struct wnw__attention_site){.node = node, .of = l, .chain = what->what == WNW_BRIDGE_ATTEND_CHAIN};
     p->layer = (struct wnw__drive_layer){.il = l->il,
                                          .n_head = (int32_t)node->src[0]->ne[2],
                                          .n_head_kv = l->n_head,
@@ -108,23 +107,23 @@ static int add_place(struct wnw__drive *d, const struct ggml_tensor *node,
     number(d, p);
     p->n_packed = d->e ? p->layer.n_head_kv / d->e->m->hp.n_head_kv : 1;
     look_at_queries(p);
-    d->n_place++;
+    d->n_site++;
     return WNW_OK;
 }
 
-/* Sets the node that writes the keys of every place that reads them. */
+/* Sets the node that writes the keys of every site that reads them. */
 static void find_stores(struct wnw__drive *d, struct ggml_cgraph *graph)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         const struct wnw__bridge_tensor *t =
             wnw__bridge_node_get(d->b, node).what == WNW_BRIDGE_STORE ? wnw__bridge_tensor_of(node) : NULL;
-        for (int32_t k = 0; t && !t->is_v && k < d->n_place; k++)
-            if (d->places[k].of == t->layer)
-                d->places[k].store = node;
+        for (int32_t k = 0; t && !t->is_v && k < d->n_site; k++)
+            if (d->sites[k].of == t->layer)
+                d->sites[k].store = node;
     }
-    for (int32_t k = 0; k < d->n_place; k++) {
-        struct wnw__drive_place *p = &d->places[k];
+    for (int32_t k = 0; k < d->n_site; k++) {
+        struct wnw__attention_site *p = &d->sites[k];
         p->product = p->store && p->reader == 0 ? wnw__bridge_keys_product(p->store) : NULL;
         p->layer.n_input = p->product ? (int32_t)p->product->src[1]->ne[0] : 0;
     }
@@ -132,21 +131,21 @@ static void find_stores(struct wnw__drive *d, struct ggml_cgraph *graph)
 
 int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph)
 {
-    d->n_place = 0;
+    d->n_site = 0;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         const struct wnw__bridge_node what = wnw__bridge_node_get(d->b, node);
         if (what.what == WNW_BRIDGE_ATTEND || what.what == WNW_BRIDGE_ATTEND_CHAIN)
-            WNW_TRY(add_place(d, node, &what));
+            WNW_TRY(add_site(d, node, &what));
     }
     for (int32_t c = 0; c < d->b->n_cache; c++)
         for (int32_t i = 0; i < d->b->caches[c]->n_layer; i++)
             if (d->b->caches[c]->layers[i]->kind == WNW_BRIDGE_PLAIN)
                 return refuse(d->b->caches[c]->layers[i], "a cache with a reader that is not known");
     find_stores(d, graph);
-    for (int32_t i = 0; i < d->n_place; i++)
-        if (!d->places[i].store)
-            return refuse(d->places[i].of, "a cache that no operation of the graph writes");
+    for (int32_t i = 0; i < d->n_site; i++)
+        if (!d->sites[i].store)
+            return refuse(d->sites[i].of, "a cache that no operation of the graph writes");
     return WNW_OK;
 }
 
@@ -172,7 +171,7 @@ static bool is_open(const struct ggml_tensor *m, int32_t row, int32_t cell)
 }
 
 /* Whether the last row of a graph sees a cell. */
-static bool last_sees(const struct wnw__drive_place *p, int64_t cell)
+static bool last_sees(const struct wnw__attention_site *p, int64_t cell)
 {
     const struct ggml_tensor *m = input_of(p->node->src[3]);
     const int64_t last = wnw__bridge_store_rows(p->store) - 1;
@@ -183,7 +182,7 @@ static bool last_sees(const struct wnw__drive_place *p, int64_t cell)
 
 /* Rows of an empty context are in cells that follow each other. A row that does not see the first one has a window; it sees
  * the one half-way between them unless the window is a chunk that has just begun. */
-static void look_at_window(const struct wnw__drive *d, const struct wnw__drive_place *p)
+static void look_at_window(const struct wnw__drive *d, const struct wnw__attention_site *p)
 {
     struct wnw__drive_layer *l = &d->layers[p->il];
     const int64_t first = d->first_cell[p->il], n = wnw__bridge_store_rows(p->store);
@@ -202,13 +201,13 @@ bool wnw__drive_gives_all(const struct wnw__drive *d, int32_t n_vocab)
 /* Keeps the layers of the first graph. */
 static int keep_layers(struct wnw__drive *d)
 {
-    const size_t n = (size_t)d->n_place;
+    const size_t n = (size_t)d->n_site;
     d->layers = malloc(n * sizeof *d->layers);
     d->first_cell = malloc(n * sizeof *d->first_cell);
     if (!d->layers || !d->first_cell)
         return wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
-    for (int32_t i = 0; i < d->n_place; i++) {
-        const struct wnw__drive_place *p = &d->places[i];
+    for (int32_t i = 0; i < d->n_site; i++) {
+        const struct wnw__attention_site *p = &d->sites[i];
         if (p->reader == 0) {
             d->first_cell[d->n_layer] = wnw__bridge_store_cell(p->store, 0);
             d->layers[d->n_layer++] = p->layer;
@@ -223,15 +222,15 @@ static int keep_layers(struct wnw__drive *d)
 int wnw__drive_look(struct wnw__drive *d, struct ggml_cgraph *graph)
 {
     const struct ggml_tensor *last = ggml_graph_node(graph, -1);
-    if (d->n_place == 0)
+    if (d->n_site == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "this model has no layer with a cache of keys and values: nothing can be evicted");
-    const int64_t n = wnw__bridge_store_rows(d->places[0].store);
+    const int64_t n = wnw__bridge_store_rows(d->sites[0].store);
     if (!d->layers)
         WNW_TRY(keep_layers(d));
-    for (int32_t i = 0; i < d->n_place; i++)
-        if (d->places[i].il < d->n_layer)
-            look_at_window(d, &d->places[i]);
+    for (int32_t i = 0; i < d->n_site; i++)
+        if (d->sites[i].il < d->n_layer)
+            look_at_window(d, &d->sites[i]);
     if (n > 1 && last->ne[1] == n)
         d->n_logits = last->ne[0];
     d->n_looked += (int32_t)n;
@@ -242,7 +241,7 @@ int wnw__drive_look(struct wnw__drive *d, struct ggml_cgraph *graph)
 
 /* Whether rows of the batch see of each other what they see in our attention: of a slice, those up to themselves and
  * within the window. */
-static bool sees_alike(const struct wnw__drive *d, const struct wnw__drive_place *p)
+static bool sees_alike(const struct wnw__drive *d, const struct wnw__attention_site *p)
 {
     const struct ggml_tensor *m = input_of(p->node->src[3]);
     const int32_t n_row = d->e->attend.n_row;
@@ -270,8 +269,8 @@ static bool sees_alike(const struct wnw__drive *d, const struct wnw__drive_place
 int wnw__drive_check_masks(const struct wnw__drive *d)
 {
     const struct ggml_tensor *last[2] = {NULL, NULL};
-    for (int32_t i = 0; i < d->n_place; i++) {
-        const struct wnw__drive_place *p = &d->places[i];
+    for (int32_t i = 0; i < d->n_site; i++) {
+        const struct wnw__attention_site *p = &d->sites[i];
         const struct ggml_tensor *m = p->node->src[3];
         const bool sliding = d->e->m->hp.swa[p->il];
         if (m == last[sliding])

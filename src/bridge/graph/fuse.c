@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bridge/graph/fuse.h"
 
-#include "bridge/bridge.h"
+#include "bridge/graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>

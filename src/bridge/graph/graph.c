@@ -10,7 +10,7 @@
  *
  * The nodes of such a chain but the last become views of the queries, so that they take neither time nor memory.
  */
-#include "bridge/bridge.h"
+#include "bridge/graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/graph/graph.h"
 
 /* Operations that make a key of a key, the first source. */
 static bool turns_keys(const struct ggml_tensor *t)

@@ -4,7 +4,7 @@
  * that the kernels compute faster are replaced by winnow's nodes, with the same memory for the result. Products of one
  * tensor share its activations in bytes, and may compute it (graph/fuse.h).
  */
-#include "bridge/bridge.h"
+#include "bridge/graph/graph.h"
 #include "bridge/graph/fuse.h"
 #include "kernel/matmul.h"
 

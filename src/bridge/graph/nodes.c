@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Nodes of libllama's graphs as winnow's operations. */
 #include "base/vectors.h"
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +107,7 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
                                            const struct ggml_tensor *node)
 {
     const struct wnw__bridge_node what = wnw__bridge_node_get(b, node);
-    const struct wnw__bridge_place *place = b->watch.policy ? wnw__bridge_place_of(b, node) : NULL;
+    const struct wnw__bridge_site *site = b->watch.policy ? wnw__bridge_site_of(b, node) : NULL;
     const struct ggml_tensor *q = node->src[0], *k = node->src[1], *mask = node->src[3],
                              *sinks = node->src[4];
     const struct wnw__bridge_layer *l = wnw__bridge_tensor_of(k)->layer;
@@ -139,8 +138,8 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
         .out_head = node->nb[chain ? 2 : 1],
         .out_stream = node->nb[3],
     };
-    if (place) {
-        op.columns = op.n_head == l->facts.n_head &&
+    if (site) {
+        op.columns = op.n_head == l->info.n_head &&
                      (l->rows.aux_planes[WNW_AUX_ATTN_SUM] > 0 || l->rows.aux_planes[WNW_AUX_ATTN_MAX] > 0);
     }
     if (mask) {

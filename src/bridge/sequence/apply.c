@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a plan drops of a sequence, and what it writes into the entries that stay. */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "base/parallel.h"
 #include "plan/merge.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "observe/input_gate_score.h"
 #include "profile/profile.h"
@@ -18,24 +18,24 @@ bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wn
     const struct wnw__input_gate *g = gates_of(&b->watch);
     const struct wnw__shape *of = g ? &b->watch.profile->model : NULL;
     const int32_t il = g ? wnw__bridge_number(b, l) : 0;
-    return g && il < of->n_layer && g->there[il] && g->n_embd == l->facts.n_input &&
-           of->n_head == l->facts.n_head && of->n_head_kv == l->n_head;
+    return g && il < of->n_layer && g->there[il] && g->n_embd == l->info.n_input &&
+           of->n_head == l->info.n_head && of->n_head_kv == l->n_head;
 }
 
 int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
 {
     const struct wnw__input_gate *g = gates_of(&b->watch);
     const int32_t il = wnw__bridge_number(b, l);
-    if (l->facts.n_input == 0)
+    if (l->info.n_input == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "gates on hidden states cannot be asked in layer %d: its keys are not made by one "
                          "product with what its attention reads",
                          (int)il);
-    if (g && g->n_embd != l->facts.n_input)
+    if (g && g->n_embd != l->info.n_input)
         return wnw__fail(
             WNW_E_MISMATCH,
             "the gates of the profile read hidden states of %d numbers; those of layer %d have %d",
-            (int)g->n_embd, (int)il, (int)l->facts.n_input);
+            (int)g->n_embd, (int)il, (int)l->info.n_input);
     if (g && il < b->watch.profile->model.n_layer && !g->there[il])
         return wnw__fail(WNW_E_NOT_OBSERVED, "layer %d has no gate in the profile", (int)il);
     return wnw__fail(WNW_E_NOT_OBSERVED,
@@ -56,7 +56,7 @@ int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b)
 /* Keeps the scores of n rows with their entries. */
 static void keep(void *user, int64_t first, int32_t n, const float *out)
 {
-    const struct wnw__bridge_place *p = user;
+    const struct wnw__bridge_site *p = user;
     const struct wnw__bridge_layer *l = p->layer;
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     for (int32_t i = 0; i < n; i++) {
@@ -76,7 +76,7 @@ static void keep(void *user, int64_t first, int32_t n, const float *out)
 
 void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *user)
 {
-    const struct wnw__bridge_place *p = user;
+    const struct wnw__bridge_site *p = user;
     const struct ggml_tensor *x = node->src[0];
     wnw__input_ask(&(struct wnw__input_asked){.g = gates_of(&p->b->watch),
                                               .shape = &p->b->watch.profile->model,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A sequence under libllama as a source shows it (observe/source.h): entries by the order of their tokens, which takes the
  * place of positions, and what was noted while graphs ran. */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "base/parallel.h"
 #include "bridge/sequence/track.h"
@@ -49,7 +49,8 @@ struct reader {
 static const void *kept_at(const struct wnw__bridge_sequence *s, int32_t il, int32_t pos, int32_t reader)
 {
     const struct wnw__bridge_layer *l = s->layer[il];
-    return wnw__bridge_query(l, s->live->stream * l->k.n_cell + s->live->cell[pos], reader);
+    return wnw__bridge_query(l, s->sequence_cells->stream * l->k.n_cell + s->sequence_cells->cell[pos],
+                             reader);
 }
 
 /* The same where queries are kept as they are. */
@@ -65,7 +66,7 @@ static int32_t n_kept(const struct wnw__bridge_sequence *s, int32_t il, int32_t 
     int32_t kept = 0;
     if (!rounded && s->layer[il]->queries.type != WNW_KV_F32)
         return 0;
-    while (kept < n && kept < s->live->n && kept_at(s, il, s->live->n - 1 - kept, 0))
+    while (kept < n && kept < s->sequence_cells->n && kept_at(s, il, s->sequence_cells->n - 1 - kept, 0))
         kept++;
     return kept;
 }
@@ -83,11 +84,11 @@ static int none_kept(int32_t il)
 static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source, const wnw_needs *needs,
                       const bool *heads, wnw_observation *obs)
 {
-    const int32_t n = n_kept(s, obs->il, needs->window, false), n_reader = s->layer[obs->il]->facts.n_reader;
+    const int32_t n = n_kept(s, obs->il, needs->window, false), n_reader = s->layer[obs->il]->info.n_reader;
     const size_t size = (size_t)obs->n_head * (size_t)n * (size_t)obs->n;
     if (n == 0)
         return none_kept(obs->il);
-    if (n < needs->window && n < s->live->n)
+    if (n < needs->window && n < s->sequence_cells->n)
         return wnw__fail(WNW_E_NOT_OBSERVED, "queries of the last %d tokens are wanted, and %d were kept",
                          (int)needs->window, (int)n);
     float *mean = n_reader > 1 ? wnw__bridge_room(s, WNW_ROOM_ATTN, size) : NULL;
@@ -95,7 +96,8 @@ static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source
         return WNW_E_NOMEM;
     for (int32_t i = n_reader - 1; i >= 0; i--) {
         const struct reader reader = {.s = s, .number = i};
-        const struct wnw__window_queries queries = {.of = &reader, .at = query_at, .n = n, .end = s->live->n};
+        const struct wnw__window_queries queries = {
+            .of = &reader, .at = query_at, .n = n, .end = s->sequence_cells->n};
         WNW_TRY(wnw__window_attend(source, &queries, heads, obs));
         for (size_t k = 0; mean && k < size; k++)
             mean[k] = (i == n_reader - 1 ? 0.0f : mean[k]) + obs->window_attn[k] / (float)n_reader;
@@ -107,7 +109,7 @@ static int add_window(struct wnw__bridge_sequence *s, struct wnw__source *source
 /* Queries themselves are noted of a layer's own attention alone. */
 static int check_readers(const struct wnw__bridge_sequence *s, int32_t il, const char *what)
 {
-    const int32_t n = s->layer[il]->facts.n_reader;
+    const int32_t n = s->layer[il]->info.n_reader;
     if (n < 2)
         return WNW_OK;
     return wnw__fail(WNW_E_UNSUPPORTED,
@@ -120,8 +122,9 @@ static int check_readers(const struct wnw__bridge_sequence *s, int32_t il, const
  * lost, and the policy would take those that are left for the text. */
 static int check_lost(const struct wnw__bridge_sequence *s, int32_t il, int32_t n)
 {
-    const struct wnw__bridge_live *live = s->live;
-    const struct wnw__bridge_note *note = n < live->n ? wnw__bridge_note_of(live, live->n - n - 1) : NULL;
+    const struct wnw__bridge_sequence_cells *sequence_cells = s->sequence_cells;
+    const struct wnw__bridge_note *note =
+        n < sequence_cells->n ? wnw__bridge_note_of(sequence_cells, sequence_cells->n - n - 1) : NULL;
     return !note || note->order == 0 || note->seen || note->query_skipped
                ? WNW_OK
                : wnw__fail(
@@ -144,7 +147,7 @@ enum { BLOCK = 32 }; /* tokens that a thread converts together */
 static void take_block(int32_t i, void *user)
 {
     struct taken *t = user;
-    const int32_t first = t->s->live->n - t->n;
+    const int32_t first = t->s->sequence_cells->n - t->n;
     for (int32_t k = i * BLOCK; k < t->n && k < (i + 1) * BLOCK; k++) {
         const void *from = kept_at(t->s, t->il, first + k, 0);
         float *to = t->to + (size_t)k * t->row;
@@ -157,7 +160,7 @@ static void take_block(int32_t i, void *user)
 
 static int add_queries(struct wnw__bridge_sequence *s, const wnw_needs *needs, wnw_observation *obs)
 {
-    const int32_t n = n_kept(s, obs->il, s->live->n, wnw__queries_rounded(needs->flags));
+    const int32_t n = n_kept(s, obs->il, s->sequence_cells->n, wnw__queries_rounded(needs->flags));
     const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     WNW_TRY(check_readers(s, obs->il, "every query"));
     if (n == 0)
@@ -183,7 +186,7 @@ static int add_queries(struct wnw__bridge_sequence *s, const wnw_needs *needs, w
 /* E_UNSUPPORTED unless the layer's own attention turns its queries by plain RoPE. */
 static int check_turns(const struct wnw__bridge_sequence *s, int32_t il, const char *what)
 {
-    const struct wnw__bridge_facts *f = &s->layer[il]->facts;
+    const struct wnw__bridge_layer_info *f = &s->layer[il]->info;
     if (f->turns)
         return WNW_OK;
     return wnw__fail(WNW_E_UNSUPPORTED,
@@ -193,13 +196,14 @@ static int check_turns(const struct wnw__bridge_sequence *s, int32_t il, const c
 
 static int add_stats(struct wnw__bridge_sequence *s, wnw_observation *obs)
 {
-    const struct wnw__bridge_live *live = s->live;
+    const struct wnw__bridge_sequence_cells *sequence_cells = s->sequence_cells;
     const size_t n = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     WNW_TRY(check_turns(s, obs->il, "statistics of queries"));
     WNW_TRY(check_readers(s, obs->il, "statistics of queries"));
     const struct wnw__qstats *stats =
         s->b->watch.tracks
-            ? wnw__bridge_tracks_of(s->b->watch.tracks, live->cache, live->stream, live->cell[live->n - 1])
+            ? wnw__bridge_tracks_of(s->b->watch.tracks, sequence_cells->cache, sequence_cells->stream,
+                                    sequence_cells->cell[sequence_cells->n - 1])
             : NULL;
     if (!stats)
         return wnw__fail(
@@ -222,7 +226,7 @@ static int add_stats(struct wnw__bridge_sequence *s, wnw_observation *obs)
 
 static int add_rope(struct wnw__bridge_sequence *s, const wnw_needs *needs, wnw_observation *obs)
 {
-    const struct wnw__bridge_facts *f = &s->layer[obs->il]->facts;
+    const struct wnw__bridge_layer_info *f = &s->layer[obs->il]->info;
     if (needs->flags & WNW_NEED_ROPE)
         WNW_TRY(check_turns(s, obs->il, "rotation by position"));
     if (!f->turns)
@@ -292,7 +296,7 @@ static int projection(void *owner, int32_t il, struct wnw__proj_weight *out)
 {
     const struct wnw__bridge_sequence *s = owner;
     const struct wnw__bridge_layer *l = s->layer[il];
-    const struct ggml_tensor *w = l->v_in_keys ? NULL : l->facts.wo;
+    const struct ggml_tensor *w = l->v_in_keys ? NULL : l->info.wo;
     if (!w || l->d_v != l->d_k || w->ne[0] != (int64_t)s->shape.n_head * l->d_v)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "norms after the output projection cannot be had of layer %d: its weight does not "
@@ -313,7 +317,7 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
                wnw_observation *obs)
 {
     struct wnw__bridge_sequence *s = owner;
-    obs->attn_scale = s->layer[obs->il]->facts.scale;
+    obs->attn_scale = s->layer[obs->il]->info.scale;
     if (s->taking)
         return wnw__bridge_sample_take(s, source, obs);
     WNW_TRY(add_rope(s, needs, obs));
@@ -339,28 +343,29 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
 }
 
 /* The number of first tokens, a header of the template included, on which a policy has decided before. */
-static int32_t count_fixed(const struct wnw__bridge_live *live)
+static int32_t count_fixed(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
-    int32_t n = live->n_prefix;
-    for (const struct wnw__bridge_note *note; n < live->n && (note = wnw__bridge_note_of(live, n)); n++)
+    int32_t n = sequence_cells->n_prefix;
+    for (const struct wnw__bridge_note *note;
+         n < sequence_cells->n && (note = wnw__bridge_note_of(sequence_cells, n)); n++)
         if (!note->seen)
             break;
-    return n > live->n_prefix ? n : 0;
+    return n > sequence_cells->n_prefix ? n : 0;
 }
 
 int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence *s)
 {
     *src = (struct wnw__plan_source){.shape = s->shape,
-                                     .n_past = s->live->n,
-                                     .n_prefix = s->live->n_prefix,
-                                     .n_fixed = count_fixed(s->live),
-                                     .ratio_base = s->live->n,
-                                     .n_excluded = s->live->n_prefix,
+                                     .n_past = s->sequence_cells->n,
+                                     .n_prefix = s->sequence_cells->n_prefix,
+                                     .n_fixed = count_fixed(s->sequence_cells),
+                                     .ratio_base = s->sequence_cells->n,
+                                     .n_excluded = s->sequence_cells->n_prefix,
                                      .entry_bytes = {.each = s->entry_bytes},
                                      .profile = s->b->watch.profile};
     return wnw__source_open(
         src, &(struct wnw__source_of){.entries = {.of = s, .layer = entries_of, .read = read_entries},
-                                      .n_past = &s->live->n,
+                                      .n_past = &s->sequence_cells->n,
                                       .pool = wnw__bridge_pool(s->b),
                                       .proj = s->b->watch.proj,
                                       .projection = projection,

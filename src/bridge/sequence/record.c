@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "bridge/sequence/track.h"
 #include "kernel/kernel.h"
@@ -25,9 +25,9 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
         wnw__bridge_tracks_free(b->watch.tracks);
         b->watch.tracks = NULL;
     }
-    for (int32_t i = 0; i < b->watch.n_place; i++) {
-        struct wnw__bridge_layer *l = b->watch.places[i].layer;
-        const int32_t group = l->facts.n_head / l->n_head;
+    for (int32_t i = 0; i < b->watch.n_site; i++) {
+        struct wnw__bridge_layer *l = b->watch.sites[i].layer;
+        const int32_t group = l->info.n_head / l->n_head;
         if (!l->wrap) { /* else numbers are kept by wrap/wrap_mirror.c */
             WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_SUM, flags & WNW_NEED_ATTN_SUM ? group : 0));
             WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_MAX, flags & WNW_NEED_ATTN_MAX ? group : 0));
@@ -85,13 +85,13 @@ static bool need_room(struct wnw__bridge_layer *l, const struct wnw__bridge_watc
                   window = w->needs.window < n_cell / WINDOWS ? w->needs.window * WINDOWS : n_cell;
     const int32_t room = all ? n_cell : window;
     const wnw_kv_type type = type_for(&w->needs);
-    if (q->q && q->room == room && q->all == all && q->type == type && q->n_head == l->facts.n_head &&
-        q->n_reader == l->facts.n_reader)
+    if (q->q && q->room == room && q->all == all && q->type == type && q->n_head == l->info.n_head &&
+        q->n_reader == l->info.n_reader)
         return true;
     wnw__bridge_queries_free(q);
     q->type = type;
-    q->n_head = l->facts.n_head;
-    q->n_reader = l->facts.n_reader;
+    q->n_head = l->info.n_head;
+    q->n_reader = l->info.n_reader;
     q->q = malloc((size_t)room * row_of(l));
     q->cell = malloc((size_t)room * sizeof *q->cell);
     if (!q->q || !q->cell) {
@@ -151,7 +151,7 @@ static void keep_query(struct wnw__bridge_layer *l, const struct wnw__cells_op *
     float turned[WNW_BRIDGE_MOST_D];
     for (int32_t h = 0; to && h < op->n_head; h++, to += bytes_of(&l->queries, (size_t)op->d_k)) {
         memcpy(turned, q + (size_t)h * op->q_head, (size_t)op->d_k * sizeof *turned);
-        wnw__hadamard(turned, op->d_k, l->facts.k_block); /* as keys are read */
+        wnw__hadamard(turned, op->d_k, l->info.k_block); /* as keys are read */
         wnw__rows_from_f32(l->queries.type, turned, 1, op->d_k, to);
     }
 }
@@ -159,8 +159,8 @@ static void keep_query(struct wnw__bridge_layer *l, const struct wnw__cells_op *
 void wnw__bridge_record_queries(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
                                 const struct wnw__cells_op *op)
 {
-    const struct wnw__bridge_place *p = wnw__bridge_place_of(b, node);
-    if (!p || !wants_queries(b) || op->n_head != p->layer->facts.n_head ||
+    const struct wnw__bridge_site *p = wnw__bridge_site_of(b, node);
+    if (!p || !wants_queries(b) || op->n_head != p->layer->info.n_head ||
         b->watch_n_own != (int64_t)op->n_stream * op->n_row || !need_room(p->layer, &b->watch))
         return;
     for (int32_t s = 0; s < op->n_stream; s++)
@@ -180,11 +180,11 @@ void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i)
 {
     if (!(b->watch.needs.flags & WNW_NEED_EVERY_QUERY) || i < 0 || i >= b->watch_n_own || b->watch_own[i] < 0)
         return;
-    for (int32_t k = 0; k < b->watch.n_place; k++) { /* the cell may have had another token */
-        struct wnw__bridge_queries *q = &b->watch.places[k].layer->queries;
+    for (int32_t k = 0; k < b->watch.n_site; k++) { /* the cell may have had another token */
+        struct wnw__bridge_queries *q = &b->watch.sites[k].layer->queries;
         if (q->q && q->all && b->watch_own[i] < q->room)
             q->cell[b->watch_own[i]] = -1;
-        wnw__bridge_record_unasked(b->watch.places[k].layer, b->watch_own[i]);
+        wnw__bridge_record_unasked(b->watch.sites[k].layer, b->watch_own[i]);
     }
     b->watch_own[i] = -1;
 }
@@ -224,12 +224,12 @@ static bool wants_columns(const struct wnw__bridge_backend *b)
 
 int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b)
 {
-    enum { PER_PLACE = 4 }; /* queries before and after they turn, columns, gates */
-    return b->watch.policy ? PER_PLACE * b->watch.n_place : 0;
+    enum { PER_SITE = 4 }; /* queries before and after they turn, columns, gates */
+    return b->watch.policy ? PER_SITE * b->watch.n_site : 0;
 }
 
 /* The node that a recorder's node is about is its source. */
-static void add(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct wnw__bridge_place *p,
+static void add(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct wnw__bridge_site *p,
                 struct ggml_tensor *about, ggml_custom_op_t work)
 {
     struct ggml_tensor *node = ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, &about, 1, work,
@@ -241,13 +241,13 @@ static void add(struct ggml_context *ctx, struct ggml_cgraph *graph, const struc
 
 static void take_queries(struct ggml_tensor *node, int ith, int nth, void *user)
 {
-    const struct wnw__bridge_place *p = user;
+    const struct wnw__bridge_site *p = user;
     wnw__bridge_tracks_take(p->b->watch.tracks, wnw__bridge_number(p->b, p->layer), node->src[0], ith, nth);
 }
 
 static void keep_queries(struct ggml_tensor *node, int ith, int nth, void *user)
 {
-    const struct wnw__bridge_place *p = user;
+    const struct wnw__bridge_site *p = user;
     (void)nth;
     if (ith > 0)
         return;
@@ -258,8 +258,8 @@ static void keep_queries(struct ggml_tensor *node, int ith, int nth, void *user)
 void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_context *ctx,
                                struct ggml_cgraph *graph, struct ggml_tensor *node)
 {
-    for (int32_t i = 0; b->watch.policy && i < b->watch.n_place; i++) {
-        const struct wnw__bridge_place *p = &b->watch.places[i];
+    for (int32_t i = 0; b->watch.policy && i < b->watch.n_site; i++) {
+        const struct wnw__bridge_site *p = &b->watch.sites[i];
         if (p->rope == node && p->reader == 0 && b->watch.tracks)
             add(ctx, graph, p, node->src[0], take_queries);
         if (p->product == node && wnw__bridge_gates_suit(b, p->layer))
@@ -271,7 +271,7 @@ void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_contex
 
 static void take_columns(struct ggml_tensor *node, int ith, int nth, void *user)
 {
-    const struct wnw__bridge_place *p = user;
+    const struct wnw__bridge_site *p = user;
     const struct wnw__cells_op op = wnw__bridge_attention(p->b, node->src[0]);
     wnw__cells_columns_run(p->b->cells, &op, ith, nth);
 }
@@ -279,7 +279,7 @@ static void take_columns(struct ggml_tensor *node, int ith, int nth, void *user)
 void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context *ctx,
                               struct ggml_cgraph *graph, struct ggml_tensor *node)
 {
-    const struct wnw__bridge_place *p = wants_columns(b) ? wnw__bridge_place_of(b, node) : NULL;
-    if (p && node->src[0]->ne[2] == p->layer->facts.n_head)
+    const struct wnw__bridge_site *p = wants_columns(b) ? wnw__bridge_site_of(b, node) : NULL;
+    if (p && node->src[0]->ne[2] == p->layer->info.n_head)
         add(ctx, graph, p, node, take_columns);
 }

@@ -6,7 +6,7 @@
  */
 #include "bridge/sequence/sample.h"
 #include "base/err.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 #include "observe/queries.h"
 #include "observe/window.h"
 #include "winnow_bridge.h"
@@ -33,7 +33,7 @@ static const float *fed_at(const void *of, int32_t il, int32_t pos)
 {
     const struct fed *f = of;
     const struct wnw__bridge_layer *l = f->s->layer[il];
-    const void *kept = wnw__bridge_query(l, f->s->live->cell[pos], f->reader);
+    const void *kept = wnw__bridge_query(l, f->s->sequence_cells->cell[pos], f->reader);
     bool good = kept != NULL;
     if (good && l->queries.type == WNW_KV_F32)
         return kept;
@@ -65,14 +65,14 @@ static void add_rows(const struct wnw_bridge_sample *to, const wnw_observation *
 int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source, wnw_observation *obs)
 {
     const struct wnw_bridge_sample *to = s->taking;
-    const int32_t n = s->live->n;
+    const int32_t n = s->sequence_cells->n;
     const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     bool lost = false;
     int rc = WNW_OK;
     float *one = malloc((row + 1) * sizeof *one);
     if (!one)
         return wnw__fail(WNW_E_NOMEM, "no memory for a query");
-    for (int32_t reader = 0; reader < s->layer[obs->il]->facts.n_reader; reader++)
+    for (int32_t reader = 0; reader < s->layer[obs->il]->info.n_reader; reader++)
         for (int32_t at = n - to->n_fed; rc == WNW_OK && at < n; at += TOGETHER) {
             const int32_t some = n - at < TOGETHER ? n - at : TOGETHER;
             const struct fed of = {.s = s, .reader = reader, .row = row, .one = one, .lost = &lost};
@@ -93,22 +93,25 @@ int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *
 /* ---- Showing it ---- */
 
 /* How much further on tokens were when the sample was taken: then a header was there that a policy may not see now. */
-static int32_t shift_of(const struct wnw_bridge_sample *from, const struct wnw__bridge_live *live)
+static int32_t shift_of(const struct wnw_bridge_sample *from,
+                        const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     int32_t first = 0;
-    while (first < live->n && live->cell[first] != from->cell[0])
+    while (first < sequence_cells->n && sequence_cells->cell[first] != from->cell[0])
         first++;
     return from->place[0].from - first;
 }
 
 /* Whether the tokens that the sample has are those of the sequence. */
-static bool is_of(const struct wnw_bridge_sample *from, const struct wnw__bridge_live *live, int32_t shift)
+static bool is_of(const struct wnw_bridge_sample *from,
+                  const struct wnw__bridge_sequence_cells *sequence_cells, int32_t shift)
 {
     int32_t i = 0;
     for (int32_t k = 0; k < from->n_places; k++)
         for (int32_t t = from->place[k].from - shift; t < from->place[k].to - shift; t++, i++) {
-            const struct wnw__bridge_note *note = t < live->n ? wnw__bridge_note_of(live, t) : NULL;
-            if (!note || live->cell[t] != from->cell[i] || note->order != from->order[i])
+            const struct wnw__bridge_note *note =
+                t < sequence_cells->n ? wnw__bridge_note_of(sequence_cells, t) : NULL;
+            if (!note || sequence_cells->cell[t] != from->cell[i] || note->order != from->order[i])
                 return false;
         }
     return true;
@@ -116,14 +119,14 @@ static bool is_of(const struct wnw_bridge_sample *from, const struct wnw__bridge
 
 int wnw__bridge_sample_show(struct wnw__bridge_sequence *s, wnw_observation *obs)
 {
-    const struct wnw__bridge_live *live = s->live;
-    const struct wnw_bridge_sample *from = live->sample;
-    if (!from || from->cache != live->cache || obs->il >= from->n_layer || !from->max[obs->il])
+    const struct wnw__bridge_sequence_cells *sequence_cells = s->sequence_cells;
+    const struct wnw_bridge_sample *from = sequence_cells->sample;
+    if (!from || from->cache != sequence_cells->cache || obs->il >= from->n_layer || !from->max[obs->il])
         return wnw__fail(WNW_E_NOT_OBSERVED,
                          "no sample of this prompt was fed a second time: that is before the last of several "
                          "batches in which it is read");
-    const int32_t shift = shift_of(from, live), group = obs->n_head / obs->n_head_kv;
-    if (!is_of(from, live, shift))
+    const int32_t shift = shift_of(from, sequence_cells), group = obs->n_head / obs->n_head_kv;
+    if (!is_of(from, sequence_cells, shift))
         return wnw__fail(WNW_E_NOT_OBSERVED, "the sample that was fed again is of other tokens");
     float *sum = wnw__bridge_room(s, WNW_ROOM_PASS_SUM, (size_t)obs->n_head * (size_t)obs->n),
           *max = wnw__bridge_room(s, WNW_ROOM_PASS_MAX, (size_t)obs->n_head * (size_t)obs->n);

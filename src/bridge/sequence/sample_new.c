@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Taking a sample of a sequence (sequence/sample.c): which tokens it has, and their attention in each layer that policies act on. */
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 
 #include "bridge/sequence/sample.h"
 #include "observe/source.h"
@@ -30,12 +30,12 @@ void wnw_bridge_sample_free(wnw_bridge_sample *s)
 }
 
 static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_backend *b,
-                      const struct wnw__bridge_live *live, const wnw_bridge_sample_of *of)
+                      const struct wnw__bridge_sequence_cells *sequence_cells, const wnw_bridge_sample_of *of)
 {
     struct wnw_bridge_sample *s = *out = calloc(1, sizeof *s);
     if (!s)
         return wnw__fail(WNW_E_NOMEM, "no memory for a sample");
-    s->cache = live->cache;
+    s->cache = sequence_cells->cache;
     s->n_fed = of->n_fed;
     s->n_places = of->n_places;
     for (int32_t k = 0; k < of->n_places; k++) {
@@ -50,7 +50,7 @@ static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_b
     if (!s->cell || !s->order || !s->sum || !s->max)
         return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)s->n);
     for (int32_t t = s->place[0].from; t < s->place[s->n_places - 1].to; t++) {
-        const struct wnw__bridge_note *note = wnw__bridge_note_of(live, t);
+        const struct wnw__bridge_note *note = wnw__bridge_note_of(sequence_cells, t);
         const int32_t i = wnw__bridge_sampled(s, t);
         if (i < 0)
             continue;
@@ -59,7 +59,7 @@ static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_b
                              "token %d was not observed: its policy was set after it was read, or memory ran "
                              "out",
                              (int)t);
-        s->cell[i] = live->cell[t];
+        s->cell[i] = sequence_cells->cell[t];
         s->order[i] = note->order;
     }
     return WNW_OK;
@@ -80,11 +80,12 @@ static int take_layer(struct wnw_bridge_sample *s, struct wnw__plan_source *src,
 
 /* Takes it in all layers that have the shape of one. */
 static int take_like(struct wnw_bridge_sample *s, struct wnw__bridge_backend *b,
-                     const struct wnw__bridge_live *live, const struct wnw__bridge_layer *like)
+                     const struct wnw__bridge_sequence_cells *sequence_cells,
+                     const struct wnw__bridge_layer *like)
 {
     struct wnw__bridge_sequence seq;
     struct wnw__plan_source src = {0};
-    int rc = wnw__bridge_sequence_list(&seq, b, live, like);
+    int rc = wnw__bridge_sequence_list(&seq, b, sequence_cells, like);
     seq.taking = s;
     if (rc == WNW_OK)
         rc = wnw__bridge_source(&src, &seq);
@@ -115,18 +116,19 @@ static int check(const wnw_bridge_sample_of *of)
 }
 
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
-                           const struct wnw__bridge_live *live, const wnw_bridge_sample_of *of)
+                           const struct wnw__bridge_sequence_cells *sequence_cells,
+                           const wnw_bridge_sample_of *of)
 {
     struct wnw_bridge_sample *s = NULL;
     int rc = check(of);
     if (rc == WNW_OK)
-        rc = new_sample(&s, b, live, of);
+        rc = new_sample(&s, b, sequence_cells, of);
     if (rc == WNW_OK && b->far)
-        rc = b->far->plan_begin(b, live->cache);
-    for (int32_t i = 0; rc == WNW_OK && i < live->cache->n_layer; i++) {
-        const struct wnw__bridge_layer *l = live->cache->layers[i];
+        rc = b->far->plan_begin(b, sequence_cells->cache);
+    for (int32_t i = 0; rc == WNW_OK && i < sequence_cells->cache->n_layer; i++) {
+        const struct wnw__bridge_layer *l = sequence_cells->cache->layers[i];
         if (wnw__bridge_acts_on(b, l) && !s->max[wnw__bridge_number(b, l)])
-            rc = take_like(s, b, live, l);
+            rc = take_like(s, b, sequence_cells, l);
     }
     if (b->far)
         rc = b->far->plan_end(b, rc, false);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/sequence/sequence.h"
 
 #include "base/parallel.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/sequence/sequence.h"
 #include "forward/team.h"
 #include "kernel/kernel.h"
 
@@ -11,20 +10,20 @@
 
 /* ---- Entries ---- */
 
-/* Lists the entries of a head from `at` on, in the order of their tokens. row_of [live->n] is scratch. */
+/* Lists the entries of a head from `at` on, in the order of their tokens. row_of [sequence_cells->n] is scratch. */
 static void list_head(struct wnw__bridge_sequence *s, int32_t il, int32_t ih, int64_t at, int32_t *row_of)
 {
     const struct wnw__kv_layer *kv = &s->layer[il]->rows.layers[0];
     const int32_t i = wnw__bridge_head_of_all(s, ih);
     int32_t n = 0;
-    for (int32_t rank = 0; rank < s->live->n; rank++)
+    for (int32_t rank = 0; rank < s->sequence_cells->n; rank++)
         row_of[rank] = -1;
     for (int32_t row = 0; row < kv->len[i]; row++) {
         const int32_t cell = kv->pos[kv->off[i] + row], rank = cell < s->n_rank ? s->rank[cell] : -1;
         if (rank >= 0)
             row_of[rank] = row;
     }
-    for (int32_t rank = 0; rank < s->live->n; rank++)
+    for (int32_t rank = 0; rank < s->sequence_cells->n; rank++)
         if (row_of[rank] >= 0) {
             s->list[il].pos[at + n] = rank;
             s->list[il].row[at + n++] = row_of[rank];
@@ -52,12 +51,12 @@ static int32_t count_settled(const struct wnw__bridge_sequence *s, int32_t il, i
 static int need_list(struct wnw__bridge_sequence *s, int32_t il)
 {
     const int32_t n_head = s->shape.n_head_kv;
-    const int32_t *len = s->layer[il]->rows.layers[0].len + (int64_t)s->live->stream * n_head;
+    const int32_t *len = s->layer[il]->rows.layers[0].len + (int64_t)s->sequence_cells->stream * n_head;
     struct wnw__bridge_list *list = &s->list[il];
     size_t n = 0;
     for (int32_t ih = 0; ih < n_head; ih++)
         n += (size_t)len[ih];
-    list->pos = malloc((2 * n + (size_t)s->live->n + 1) * sizeof *list->pos);
+    list->pos = malloc((2 * n + (size_t)s->sequence_cells->n + 1) * sizeof *list->pos);
     if (!list->pos)
         return wnw__fail(WNW_E_NOMEM, "no memory to list a layer's entries");
     list->row = list->pos + n;
@@ -137,7 +136,7 @@ const struct wnw__bridge_layer *wnw__bridge_some_layer(const struct wnw__bridge_
 /* Query heads of a layer; before a graph has shown them, as many as KV heads. */
 static int32_t query_heads(const struct wnw__bridge_layer *l)
 {
-    return l->facts.n_reader > 0 ? l->facts.n_head : l->n_head;
+    return l->info.n_reader > 0 ? l->info.n_head : l->n_head;
 }
 
 static bool is_like(const struct wnw__bridge_layer *a, const struct wnw__bridge_layer *b)
@@ -148,7 +147,7 @@ static bool is_like(const struct wnw__bridge_layer *a, const struct wnw__bridge_
 
 static int list_layers(struct wnw__bridge_sequence *s, const struct wnw__bridge_layer *like)
 {
-    const struct wnw__bridge_cache *c = s->live->cache;
+    const struct wnw__bridge_cache *c = s->sequence_cells->cache;
     s->shape.n_layer = wnw__bridge_n_numbers(s->b);
     s->layer = calloc((size_t)s->shape.n_layer + 1, sizeof *s->layer);
     s->left_alone = calloc((size_t)s->shape.n_layer + 1, sizeof *s->left_alone);
@@ -163,7 +162,7 @@ static int list_layers(struct wnw__bridge_sequence *s, const struct wnw__bridge_
             continue;
         const int32_t number = wnw__bridge_number(s->b, l);
         s->layer[number] = l;
-        s->forms[number] = l->facts.form;
+        s->forms[number] = l->info.form;
     }
     for (int32_t il = 0; il < s->shape.n_layer; il++)
         s->left_alone[il] = s->layer[il] == NULL;
@@ -177,17 +176,18 @@ static int list_layers(struct wnw__bridge_sequence *s, const struct wnw__bridge_
 }
 
 int wnw__bridge_sequence_list(struct wnw__bridge_sequence *s, struct wnw__bridge_backend *b,
-                              const struct wnw__bridge_live *live, const struct wnw__bridge_layer *like)
+                              const struct wnw__bridge_sequence_cells *sequence_cells,
+                              const struct wnw__bridge_layer *like)
 {
-    *s = (struct wnw__bridge_sequence){.b = b, .live = live};
+    *s = (struct wnw__bridge_sequence){.b = b, .sequence_cells = sequence_cells};
     if (like->d_v > like->d_k)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "policies do not work on values that are longer than keys: layer %d has %d and %d",
                          (int)like->il, (int)like->d_v, (int)like->d_k);
     WNW_TRY(list_layers(s, like));
     const size_t n_layer = (size_t)s->shape.n_layer, n_row = n_layer * (size_t)s->shape.n_head_kv;
-    for (int32_t i = 0; i < live->n; i++)
-        s->n_rank = live->cell[i] + 1 > s->n_rank ? live->cell[i] + 1 : s->n_rank;
+    for (int32_t i = 0; i < sequence_cells->n; i++)
+        s->n_rank = sequence_cells->cell[i] + 1 > s->n_rank ? sequence_cells->cell[i] + 1 : s->n_rank;
     s->list = calloc(n_layer, sizeof *s->list);
     s->n_entry = calloc(n_row, sizeof *s->n_entry);
     s->off = calloc(n_row, sizeof *s->off);
@@ -196,8 +196,8 @@ int wnw__bridge_sequence_list(struct wnw__bridge_sequence *s, struct wnw__bridge
         return wnw__fail(WNW_E_NOMEM, "no memory to list entries");
     for (int32_t cell = 0; cell < s->n_rank; cell++)
         s->rank[cell] = -1;
-    for (int32_t i = 0; i < live->n; i++)
-        s->rank[live->cell[i]] = i;
+    for (int32_t i = 0; i < sequence_cells->n; i++)
+        s->rank[sequence_cells->cell[i]] = i;
     for (int32_t il = 0; il < s->shape.n_layer; il++)
         if (wnw__layer_takes_part(&s->shape, il))
             WNW_TRY(need_list(s, il));
@@ -232,7 +232,7 @@ void wnw__bridge_row_read(const struct wnw__bridge_sequence *s, int32_t il, enum
     wnw__bridge_layer_read(l, is_v, wnw__bridge_head_of_all(s, ih), row, x);
     if (d < s->shape.d)
         memset(x + d, 0, (size_t)(s->shape.d - d) * sizeof *x);
-    wnw__hadamard(x, d, is_v && !l->v_in_keys ? l->facts.v_block : l->facts.k_block);
+    wnw__hadamard(x, d, is_v && !l->v_in_keys ? l->info.v_block : l->info.k_block);
 }
 
 void wnw__bridge_row_write(const struct wnw__bridge_sequence *s, int32_t il, enum wnw__stored what,
@@ -243,7 +243,7 @@ void wnw__bridge_row_write(const struct wnw__bridge_sequence *s, int32_t il, enu
     const int32_t d = is_v ? l->d_v : l->d_k;
     float turned[WNW_BRIDGE_MOST_D];
     memcpy(turned, x, (size_t)d * sizeof *x);
-    wnw__hadamard(turned, d, is_v ? l->facts.v_block : l->facts.k_block);
+    wnw__hadamard(turned, d, is_v ? l->info.v_block : l->info.k_block);
     wnw__bridge_layer_set(l, is_v, wnw__bridge_head_of_all(s, ih), row, turned);
 }
 

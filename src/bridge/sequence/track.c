@@ -40,8 +40,8 @@ static const struct wnw__bridge_note *note_of(const struct wnw__bridge_cache *c,
 
 static bool suits(const struct wnw__bridge_layer *l, const struct wnw__bridge_layer *first)
 {
-    return l->facts.turns && l->n_head == first->n_head && l->d_k == first->d_k &&
-           l->facts.n_head == first->facts.n_head && l->facts.q_scale == first->facts.q_scale;
+    return l->info.turns && l->n_head == first->n_head && l->d_k == first->d_k &&
+           l->info.n_head == first->info.n_head && l->info.q_scale == first->info.q_scale;
 }
 
 int wnw__bridge_tracks_new(struct wnw__bridge_tracks **out, const struct wnw__bridge_backend *b,
@@ -59,8 +59,8 @@ int wnw__bridge_tracks_new(struct wnw__bridge_tracks **out, const struct wnw__br
         return wnw__fail(WNW_E_NOMEM, "no memory for statistics of queries");
     }
     memset(t->left_alone, 1, (size_t)n_layer + 1);
-    for (int32_t i = 0; i < w->n_place; i++) {
-        const struct wnw__bridge_layer *l = w->places[i].layer;
+    for (int32_t i = 0; i < w->n_site; i++) {
+        const struct wnw__bridge_layer *l = w->sites[i].layer;
         first = !first && suits(l, l) ? l : first;
         if (first && l->cache == c && suits(l, first))
             t->left_alone[wnw__bridge_number(b, l)] = false;
@@ -69,10 +69,10 @@ int wnw__bridge_tracks_new(struct wnw__bridge_tracks **out, const struct wnw__br
                                             .n_threads = b->n_threads,
                                             .skip = w->needs.skip};
     if (first) {
-        t->params.model.n_head = first->facts.n_head;
+        t->params.model.n_head = first->info.n_head;
         t->params.model.n_head_kv = first->n_head;
         t->params.model.d = first->d_k;
-        t->params.scale = first->facts.q_scale;
+        t->params.scale = first->info.q_scale;
     }
     return WNW_OK;
 }

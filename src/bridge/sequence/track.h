@@ -18,7 +18,7 @@ struct wnw__bridge_row {
 };
 
 /* Sets *t for the statistics of the backend's policy, of layers of c that have the shape of the first that turns its queries.
- * The places of the current graph are known. E_NOMEM. */
+ * The sites of the current graph are known. E_NOMEM. */
 int wnw__bridge_tracks_new(struct wnw__bridge_tracks **t, const struct wnw__bridge_backend *b,
                            const struct wnw__bridge_cache *c);
 void wnw__bridge_tracks_free(struct wnw__bridge_tracks *t);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What programs see of a context's cache, and dropping entries: winnow_bridge.h. */
 #include "base/err.h"
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "winnow_bridge.h"
 
 #include <stdlib.h>
@@ -91,9 +90,9 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
         info.key_bytes = (int32_t)ggml_row_size(l->k.type, l->d_k);
         info.entry_bytes = info.key_bytes + (int32_t)(l->v.base ? ggml_row_size(l->v.type, l->d_v) : 0);
         info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);
-        info.n_readers = l->facts.n_reader;
+        info.n_readers = l->info.n_reader;
         info.sliding = wnw__bridge_is_sliding(b, l);
-        info.query_numbers = l->facts.n_reader * l->facts.n_head * l->d_k;
+        info.query_numbers = l->info.n_reader * l->info.n_head * l->d_k;
     } else if (info.ragged) {
         info.n_streams = l->k.n_stream;
         info.n_cells = l->k.n_cell;
@@ -103,9 +102,9 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
         info.key_bytes = (int32_t)l->rows.row_bytes;
         info.entry_bytes = (int32_t)(l->rows.row_bytes + l->rows.v_row_bytes);
         info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);
-        info.n_readers = l->facts.n_reader;
+        info.n_readers = l->info.n_reader;
         info.sliding = wnw__bridge_is_sliding(b, l);
-        info.query_numbers = l->facts.n_reader * l->facts.n_head * l->d_k;
+        info.query_numbers = l->info.n_reader * l->info.n_head * l->d_k;
     }
     wnw__sized_give(out, &info);
     return WNW_OK;

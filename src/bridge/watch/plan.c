@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Layers of one shape are planned together. A size in entries or a ratio applies to each of these groups. Bytes are divided by
  * the size of an entry in all layers of each group. */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 
 #include "observe/source.h"
 #include "policy/policy.h"
@@ -26,17 +26,17 @@ static bool is_listed(const struct group *groups, int32_t n, const struct wnw__b
 }
 
 /* Finds the layers that policies act on; *n counts groups that are to be released. */
-static int list_groups(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live,
+static int list_groups(struct wnw__bridge_backend *b, const struct wnw__bridge_sequence_cells *sequence_cells,
                        struct group *groups, int32_t *n)
 {
-    const struct wnw__bridge_cache *c = live->cache;
+    const struct wnw__bridge_cache *c = sequence_cells->cache;
     for (int32_t i = 0; i < c->n_layer; i++) {
         if (!wnw__bridge_acts_on(b, c->layers[i]) || is_listed(groups, *n, c->layers[i]))
             continue;
         if (*n == MOST_GROUPS)
             return wnw__fail(WNW_E_UNSUPPORTED, "policies work on models whose layers have up to %d shapes",
                              MOST_GROUPS);
-        WNW_TRY(wnw__bridge_sequence_list(&groups[(*n)++].of, b, live, c->layers[i]));
+        WNW_TRY(wnw__bridge_sequence_list(&groups[(*n)++].of, b, sequence_cells, c->layers[i]));
     }
     if (*n == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
@@ -99,14 +99,14 @@ static int apply(struct group *groups, int32_t n)
     return WNW_OK;
 }
 
-static int check_seen(const struct wnw__bridge_live *live)
+static int check_seen(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
-    const struct wnw__bridge_cache *c = live->cache;
+    const struct wnw__bridge_cache *c = sequence_cells->cache;
     bool unobserved = c->unobserved;
     if (!c->note)
         return wnw__fail(WNW_E_ARG, "the cache is gone");
-    for (int32_t i = 0; i < live->n; i++)
-        unobserved = unobserved || wnw__bridge_note_of(live, i)->unobserved;
+    for (int32_t i = 0; i < sequence_cells->n; i++)
+        unobserved = unobserved || wnw__bridge_note_of(sequence_cells, i)->unobserved;
     return unobserved
                ? wnw__fail(WNW_E_NOT_OBSERVED,
                            "tokens of the sequence were not observed, because memory ran out while they were "
@@ -115,34 +115,36 @@ static int check_seen(const struct wnw__bridge_live *live)
 }
 
 /* Also after a failure, which the next token would only repeat. */
-static void mark_seen(const struct wnw__bridge_live *live)
+static void mark_seen(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
-    const struct wnw__bridge_cache *c = live->cache;
-    for (int32_t i = 0; c->note && i < live->n; i++)
-        wnw__bridge_note_of(live, i)->seen = true;
+    const struct wnw__bridge_cache *c = sequence_cells->cache;
+    for (int32_t i = 0; c->note && i < sequence_cells->n; i++)
+        wnw__bridge_note_of(sequence_cells, i)->seen = true;
     for (int32_t i = 0; i < c->n_layer; i++)
-        wnw__bridge_record_seen(c->layers[i], live->stream, live->cell, live->n);
+        wnw__bridge_record_seen(c->layers[i], sequence_cells->stream, sequence_cells->cell,
+                                sequence_cells->n);
 }
 
-int wnw__bridge_compress(struct wnw__bridge_backend *b, const struct wnw__bridge_live *live)
+int wnw__bridge_compress(struct wnw__bridge_backend *b,
+                         const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     struct group *groups = calloc(MOST_GROUPS, sizeof *groups);
     int32_t n = 0;
     int rc = groups ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to plan");
     if (rc == WNW_OK)
-        rc = check_seen(live);
+        rc = check_seen(sequence_cells);
     if (rc == WNW_OK && b->far)
-        rc = b->far->plan_begin(b, live->cache);
+        rc = b->far->plan_begin(b, sequence_cells->cache);
     if (rc == WNW_OK)
-        rc = list_groups(b, live, groups, &n);
+        rc = list_groups(b, sequence_cells, groups, &n);
     for (int32_t g = 0; rc == WNW_OK && g < n; g++)
         rc = plan_group(b, groups, n, g);
     rc = rc == WNW_OK ? apply(groups, n) : rc;
     if (b->far)
         rc = b->far->plan_end(b, rc, wnw__contents_works(wnw__contents_of(b->watch.policy)));
-    mark_seen(live);
+    mark_seen(sequence_cells);
     if (rc == WNW_OK)
-        wnw__log(WNW_LOG_INFO, "winnow: of %d tokens, %.0f entries per head are kept", (int)live->n,
+        wnw__log(WNW_LOG_INFO, "winnow: of %d tokens, %.0f entries per head are kept", (int)sequence_cells->n,
                  groups[0].report.kept_mean);
     for (int32_t g = 0; g < n; g++) {
         wnw_plan_free(groups[g].plan);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 
 #include "base/strings.h"
 #include "bridge/sequence/track.h"
@@ -96,7 +96,7 @@ void wnw__bridge_watch_clear(struct wnw__bridge_watch *w)
     w->automatic = NULL;
     w->tracks = NULL;
     w->needs = (wnw_needs){0};
-    w->n_place = 0;
+    w->n_site = 0;
     w->told[0] = '\0';
     w->chunk = 0;
 }
@@ -215,10 +215,10 @@ int wnw__bridge_watch_check(struct wnw__bridge_backend *b)
 }
 
 /* Whether cells of the sequence come from a state, so that nothing was noted of them. */
-static bool was_read(const struct wnw__bridge_live *live)
+static bool was_read(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
-    for (int32_t i = 0; i < live->n; i++) {
-        const struct wnw__bridge_note *note = wnw__bridge_note_of(live, i);
+    for (int32_t i = 0; i < sequence_cells->n; i++) {
+        const struct wnw__bridge_note *note = wnw__bridge_note_of(sequence_cells, i);
         if (note && note->order == 0)
             return true;
     }
@@ -226,26 +226,26 @@ static bool was_read(const struct wnw__bridge_live *live)
 }
 
 /* Whether several layers read one cache: queries are noted of one of them alone. */
-static bool shares_caches(const struct wnw__bridge_live *live)
+static bool shares_caches(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
-    for (int32_t i = 0; live->cache && i < live->cache->n_layer; i++)
-        if (live->cache->layers[i]->facts.n_reader > 1)
+    for (int32_t i = 0; sequence_cells->cache && i < sequence_cells->cache->n_layer; i++)
+        if (sequence_cells->cache->layers[i]->info.n_reader > 1)
             return true;
     return false;
 }
 
 /* Chooses the policy for a sequence. */
-static int choose(struct wnw__bridge_watch *w, const struct wnw__bridge_live *live)
+static int choose(struct wnw__bridge_watch *w, const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     wnw_policy_facts facts;
     const wnw_automatic automatic = automatic_of(w->automatic, &facts, w->profile, &w->size, w->chunk);
     wnw_policy *policy;
     char *recipe;
-    facts.queries_unknown = shares_caches(live);
-    WNW_TRY(wnw_automatic_choose(&recipe, &automatic, live->n, was_read(live)));
+    facts.queries_unknown = shares_caches(sequence_cells);
+    WNW_TRY(wnw_automatic_choose(&recipe, &automatic, sequence_cells->n, was_read(sequence_cells)));
     const int rc = parse(&policy, recipe, w, w->chunk);
     if (rc == WNW_OK) {
-        wnw__log(WNW_LOG_INFO, "winnow: %d tokens by %s", (int)live->n, recipe);
+        wnw__log(WNW_LOG_INFO, "winnow: %d tokens by %s", (int)sequence_cells->n, recipe);
         wnw_policy_free(w->policy);
         w->policy = policy;
     }
@@ -292,7 +292,7 @@ void wnw__bridge_watch_free(struct wnw__bridge_watch *w)
         wnw__proj_free(w->proj[i]);
     wnw__team_free(w->team);
     wnw__buffer_free(&w->gate_room);
-    free(w->places);
+    free(w->sites);
     free(w->last.cell);
     *w = (struct wnw__bridge_watch){0};
 }

@@ -3,8 +3,7 @@
  * and freeing the cells that the program names (winnow_bridge.h). */
 #include "base/err.h"
 #include "base/vectors.h"
-#include "bridge/bridge.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/sequence/sample.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
@@ -241,19 +240,20 @@ static bool protects(const wnw_policy *policy, int32_t n_cells, int32_t n)
 }
 
 /* Copies the cells that the policy is to see, and adds a header that it sees and keeps to the size. */
-static int take_cells(struct wnw__bridge_live *live, wnw_size *size, const wnw_bridge_cells_of *of)
+static int take_cells(struct wnw__bridge_sequence_cells *sequence_cells, wnw_size *size,
+                      const wnw_bridge_cells_of *of)
 {
     const bool sees = of->n_prefix > 0 && protects(of->policy, of->n_cells, of->n_prefix);
     const int32_t first = sees ? 0 : of->n_prefix;
     *size = of->size ? *of->size : (wnw_size){.kind = WNW_SIZE_NONE};
-    live->n_prefix = sees ? of->n_prefix : 0;
+    sequence_cells->n_prefix = sees ? of->n_prefix : 0;
     if (size->kind == WNW_SIZE_BUDGET)
-        size->budget += live->n_prefix;
-    live->n = live->room = of->n_cells - first;
-    live->cell = malloc((size_t)live->n * sizeof *live->cell);
-    if (!live->cell)
+        size->budget += sequence_cells->n_prefix;
+    sequence_cells->n = sequence_cells->room = of->n_cells - first;
+    sequence_cells->cell = malloc((size_t)sequence_cells->n * sizeof *sequence_cells->cell);
+    if (!sequence_cells->cell)
         return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a sequence");
-    memcpy(live->cell, of->cells + first, (size_t)live->n * sizeof *live->cell);
+    memcpy(sequence_cells->cell, of->cells + first, (size_t)sequence_cells->n * sizeof *sequence_cells->cell);
     return WNW_OK;
 }
 
@@ -297,18 +297,19 @@ static int compress_cells(struct wnw__bridge_backend *b, const wnw_bridge_cells_
     const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
     if (!l)
         return WNW_E_RANGE;
-    struct wnw__bridge_live live = {.cache = l->cache, .sample = sample_on(of->sample, l->cache)};
+    struct wnw__bridge_sequence_cells sequence_cells = {.cache = l->cache,
+                                                        .sample = sample_on(of->sample, l->cache)};
     wnw_policy *const policy = w->policy;
     const wnw_size size = w->size;
     wnw_size own;
-    WNW_TRY(take_cells(&live, &own, of));
+    WNW_TRY(take_cells(&sequence_cells, &own, of));
     share_size(&own, b);
     w->policy = (wnw_policy *)(uintptr_t)of->policy; /* read only */
     w->size = own;
-    const int rc = wnw__bridge_compress(b, &live);
+    const int rc = wnw__bridge_compress(b, &sequence_cells);
     w->policy = policy;
     w->size = size;
-    free(live.cell);
+    free(sequence_cells.cell);
     return rc;
 }
 
@@ -341,9 +342,9 @@ static int take_sample(wnw_bridge_sample **list, struct wnw__bridge_backend *b,
     const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
     if (!l)
         return WNW_E_RANGE;
-    const struct wnw__bridge_live live = {
+    const struct wnw__bridge_sequence_cells sequence_cells = {
         .cache = l->cache, .n = of->n_cells, .cell = (int32_t *)(uintptr_t)of->cells}; /* read only */
-    WNW_TRY(wnw__bridge_sample_new(&sample, b, &live, of));
+    WNW_TRY(wnw__bridge_sample_new(&sample, b, &sequence_cells, of));
     sample->next = *list;
     *list = sample;
     return WNW_OK;

@@ -8,7 +8,7 @@
  * Cells are identified by the order in which they were written. Positions would not do: a backend does not see
  * libllama's, and shifts change them.
  */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 
 #include "bridge/sequence/track.h"
 #include "policy/policy.h"
@@ -66,19 +66,20 @@ static int by_order(const void *a, const void *b)
     return by ? by : (x->cell > y->cell) - (x->cell < y->cell);
 }
 
-/* Sets *live to the cells that a row sees, without its own, in the order in which they were written. */
-static int list_live(const struct batch *batch, int32_t stream, int32_t row, struct wnw__bridge_live *live)
+/* Sets *sequence_cells to the cells that a row sees, without its own, in the order in which they were written. */
+static int list_live(const struct batch *batch, int32_t stream, int32_t row,
+                     struct wnw__bridge_sequence_cells *sequence_cells)
 {
     const struct wnw__bridge_note *note = notes_of(batch, stream);
     const int32_t own = batch->own[(int64_t)stream * batch->n_row + row];
     struct ordered *found = malloc(((size_t)batch->n_cell + 1) * sizeof *found);
     int32_t n = 0;
-    if (found && batch->n_cell + 1 > live->room) {
-        int32_t *more = realloc(live->cell, ((size_t)batch->n_cell + 1) * sizeof *more);
-        live->cell = more ? more : live->cell;
-        live->room = more ? batch->n_cell + 1 : live->room;
+    if (found && batch->n_cell + 1 > sequence_cells->room) {
+        int32_t *more = realloc(sequence_cells->cell, ((size_t)batch->n_cell + 1) * sizeof *more);
+        sequence_cells->cell = more ? more : sequence_cells->cell;
+        sequence_cells->room = more ? batch->n_cell + 1 : sequence_cells->room;
     }
-    if (!found || batch->n_cell + 1 > live->room) {
+    if (!found || batch->n_cell + 1 > sequence_cells->room) {
         free(found);
         return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a sequence");
     }
@@ -93,30 +94,32 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row, str
     if (!in_order)
         qsort(found, (size_t)n, sizeof *found, by_order);
     for (int32_t i = 0; i < n; i++)
-        live->cell[i] = found[i].cell;
-    live->n = n;
-    live->cache = batch->cache;
-    live->stream = batch->first_stream + stream;
+        sequence_cells->cell[i] = found[i].cell;
+    sequence_cells->n = n;
+    sequence_cells->cache = batch->cache;
+    sequence_cells->stream = batch->first_stream + stream;
     free(found);
     return WNW_OK;
 }
 
 /* Tokens of prompts that no policy has seen. */
-static int32_t count_new(const struct batch *batch, int32_t stream, const struct wnw__bridge_live *live)
+static int32_t count_new(const struct batch *batch, int32_t stream,
+                         const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     const struct wnw__bridge_note *note = notes_of(batch, stream);
     int32_t n = 0;
-    for (int32_t i = 0; i < live->n; i++)
-        n += !note[live->cell[i]].seen && !note[live->cell[i]].alone;
+    for (int32_t i = 0; i < sequence_cells->n; i++)
+        n += !note[sequence_cells->cell[i]].seen && !note[sequence_cells->cell[i]].alone;
     return n;
 }
 
 /* Whether the prompt of a sequence has ended whose next row is alone, and has brought enough that no policy has seen. */
-static bool is_due(const struct batch *batch, int32_t stream, const struct wnw__bridge_live *live)
+static bool is_due(const struct batch *batch, int32_t stream,
+                   const struct wnw__bridge_sequence_cells *sequence_cells)
 {
-    if (live->n == 0 || !notes_of(batch, stream)[live->cell[live->n - 1]].alone)
+    if (sequence_cells->n == 0 || !notes_of(batch, stream)[sequence_cells->cell[sequence_cells->n - 1]].alone)
         return false;
-    return count_new(batch, stream, live) >= WNW_BRIDGE_LEAST_NEW;
+    return count_new(batch, stream, sequence_cells) >= WNW_BRIDGE_LEAST_NEW;
 }
 
 /* Whether a row continues the one before it in its batch. */
@@ -406,9 +409,9 @@ const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backe
 
 static int watch(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, const struct ggml_tensor *store)
 {
-    WNW_TRY(wnw__bridge_facts_find(b, graph));
+    WNW_TRY(wnw__bridge_sites_find(b, graph));
     WNW_TRY(wnw__bridge_record_begin(b));
-    if (b->watch.n_place == 0)
+    if (b->watch.n_site == 0)
         tell_nothing(b, graph);
     return store ? look_at_store(b, graph, store) : WNW_OK;
 }
@@ -422,7 +425,7 @@ void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *
     const int rc = watch(b, graph, store);
     if (rc == WNW_OK)
         return;
-    b->watch.n_place = 0;
+    b->watch.n_site = 0;
     b->watch.last.n = 0; /* it would be the sequence of an earlier batch */
     if (store)
         note_missed(store);

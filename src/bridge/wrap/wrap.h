@@ -28,7 +28,7 @@
 #ifndef WNW_BRIDGE_WRAP_H
 #define WNW_BRIDGE_WRAP_H
 
-#include "bridge/bridge.h"
+#include "bridge/graph/graph.h"
 
 #include <pthread.h>
 

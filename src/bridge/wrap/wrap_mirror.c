@@ -3,7 +3,7 @@
  * A plan for layers on X. Their entries are fetched into the host's cache, which planning and dropping know (watch/plan.c).
  * What these changed there is done on X afterwards: entries that went are dropped, and those that were written into are sent back.
  */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 
 #include <math.h>
@@ -135,9 +135,9 @@ int wnw__wrap_mirror_begin(struct wnw__bridge_backend *b, struct wnw__bridge_cac
         if (!wnw__bridge_acts_on(b, l))
             continue;
         WNW_TRY(fetch_layer(l));
-        WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->facts.factors));
+        WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->info.factors));
         if (wnw_policy_needs(b->watch.policy).flags & WNW_NEED_PROJ_NORM)
-            WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->facts.wo));
+            WNW_TRY(wnw__wrap_host_add(&r->plan_host, r->w, l->info.wo));
     }
     return WNW_OK;
 }

@@ -3,7 +3,7 @@
  * A layer in libllama's own layout, as far as it is used: the first `rows` cells of its tensors, counted over all streams.
  * Bytes after them were never written and are 0. Also what layers of both forms have: their buffers.
  */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 
 #include <math.h>

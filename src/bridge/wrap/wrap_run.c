@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a graph on X, and the rest of a backend, which is X's. */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * libllama uses their memory again within the graph. So X copies them while it computes, and the host reads the copies afterwards.
  */
 #include "base/parallel.h"
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/sequence/track.h"
 #include "bridge/wrap/wrap.h"
 
@@ -15,7 +15,7 @@ enum kind { QUERIES, TURNED, INPUT };
 /* One copy. */
 struct tap {
     enum kind kind;
-    const struct wnw__bridge_place *place;
+    const struct wnw__bridge_site *site;
     const struct ggml_tensor *before; /* the node that reads it */
     struct ggml_tensor *from;
     int64_t first, n;         /* rows of queries */
@@ -59,19 +59,18 @@ static void add(struct wnw__wrap_taps *t, const struct tap *tap)
 static void list_taps(struct wnw__wrap_taps *t, const struct wnw__bridge_backend *b)
 {
     const uint32_t flags = b->watch.needs.flags;
-    for (int32_t i = 0; i < b->watch.n_place; i++) {
-        const struct wnw__bridge_place *p = &b->watch.places[i];
+    for (int32_t i = 0; i < b->watch.n_site; i++) {
+        const struct wnw__bridge_site *p = &b->watch.sites[i];
         if (flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY)) {
-            struct tap tap = {.kind = QUERIES, .place = p, .before = p->node, .from = p->node->src[0]};
+            struct tap tap = {.kind = QUERIES, .site = p, .before = p->node, .from = p->node->src[0]};
             tap.n = wanted_rows(b, tap.from, &tap.first);
             if (tap.n > 0)
                 add(t, &tap);
         }
         if (p->rope && p->reader == 0 && b->watch.tracks)
-            add(t, &(struct tap){.kind = TURNED, .place = p, .before = p->rope, .from = p->rope->src[0]});
+            add(t, &(struct tap){.kind = TURNED, .site = p, .before = p->rope, .from = p->rope->src[0]});
         if (p->product && wnw__bridge_gates_suit(b, p->layer))
-            add(t,
-                &(struct tap){.kind = INPUT, .place = p, .before = p->product, .from = p->product->src[1]});
+            add(t, &(struct tap){.kind = INPUT, .site = p, .before = p->product, .from = p->product->src[1]});
     }
 }
 
@@ -114,13 +113,13 @@ static int make(struct wnw__wrap_taps *t, struct wnw__wrap_run *r)
 
 int wnw__wrap_taps_new(struct wnw__wrap_taps **out, struct wnw__bridge_backend *b)
 {
-    enum { PER_PLACE = 3 };
+    enum { PER_SITE = 3 };
     struct wnw__wrap_taps *t = *out = NULL;
-    if (!b->watch.policy || b->watch.n_place == 0)
+    if (!b->watch.policy || b->watch.n_site == 0)
         return WNW_OK;
     t = calloc(1, sizeof *t);
     if (t)
-        t->list = malloc((size_t)b->watch.n_place * PER_PLACE * sizeof *t->list);
+        t->list = malloc((size_t)b->watch.n_site * PER_SITE * sizeof *t->list);
     if (!t || !t->list) {
         free(t);
         return wnw__fail(WNW_E_NOMEM, "no memory to copy what a policy reads");
@@ -159,44 +158,44 @@ void wnw__wrap_taps_add(const struct wnw__wrap_taps *t, struct ggml_cgraph *grap
 /* Hidden states [n_embd, n_row] on their way to the gates, in parts. */
 struct asked {
     struct ggml_tensor node;
-    const struct wnw__bridge_place *place;
+    const struct wnw__bridge_site *site;
     int n;
 };
 
 static void ask_part(int32_t i, void *user)
 {
     struct asked *a = user;
-    wnw__bridge_gates_take(&a->node, i, a->n, (void *)(uintptr_t)a->place);
+    wnw__bridge_gates_take(&a->node, i, a->n, (void *)(uintptr_t)a->site);
 }
 
 static void take_queries(struct wnw__bridge_backend *b, const struct tap *tap, const struct ggml_tensor *host)
 {
-    const struct ggml_tensor *q = tap->place->node->src[0];
-    const struct wnw__bridge_layer *l = tap->place->layer;
+    const struct ggml_tensor *q = tap->site->node->src[0];
+    const struct wnw__bridge_layer *l = tap->site->layer;
     const struct wnw__cells_op op = {
         .n_head = (int32_t)q->ne[2],
         .n_head_kv = l->n_head,
         .d_k = l->d_k,
         .n_row = (int32_t)q->ne[1],
         .n_stream = (int32_t)q->ne[3],
-        .first_stream = wnw__bridge_first_stream(tap->place->node->src[1]),
+        .first_stream = wnw__bridge_first_stream(tap->site->node->src[1]),
         /* only rows that were copied are read */
         .q = (const char *)((uintptr_t)host->data - (size_t)tap->first * host->nb[1]),
         .q_row = host->nb[1],
         .q_head = host->nb[2],
         .q_stream = host->nb[3]};
-    wnw__bridge_record_queries(b, tap->place->node, &op);
+    wnw__bridge_record_queries(b, tap->site->node, &op);
 }
 
 static void take(struct wnw__bridge_backend *b, const struct tap *tap, struct ggml_tensor *host)
 {
-    struct asked a = {.place = tap->place, .n = b->n_threads};
+    struct asked a = {.site = tap->site, .n = b->n_threads};
     switch (tap->kind) {
     case QUERIES:
         take_queries(b, tap, host);
         break;
     case TURNED:
-        wnw__bridge_tracks_take(b->watch.tracks, wnw__bridge_number(b, tap->place->layer), host, 0, 1);
+        wnw__bridge_tracks_take(b->watch.tracks, wnw__bridge_number(b, tap->site->layer), host, 0, 1);
         break;
     case INPUT:
         a.node.src[0] = host;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Policies on a wrapped device: before X computes a graph, the host looks at it as it does on the device WINNOW (watch/watch.c). */
-#include "bridge/bridge_impl.h"
+#include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"

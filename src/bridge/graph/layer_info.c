@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "bridge/bridge_impl.h"
+#include "bridge/graph/graph.h"
 
 #include "model/rope.h"
 
@@ -61,7 +61,7 @@ static struct ggml_tensor *rope_of(const struct ggml_tensor *attend, float *q_sc
     return q && wnw__bridge_is_op(q, "ROPE") ? (struct ggml_tensor *)(uintptr_t)q : NULL;
 }
 
-static void learn_rope(struct wnw__bridge_facts *f, const struct ggml_tensor *rope, float q_scale)
+static void learn_rope(struct wnw__bridge_layer_info *f, const struct ggml_tensor *rope, float q_scale)
 {
     f->q_scale = q_scale;
     f->n_rot = rope->op_params[WNW_ROPE_N_ROT];
@@ -107,11 +107,11 @@ static const float *sinks_of(struct wnw__bridge_layer *l, const struct ggml_tens
     return !sinks ? NULL : l->far ? l->far->sinks(l, sinks) : sinks->data;
 }
 
-static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_place *p, struct ggml_cgraph *graph,
+static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_site *p, struct ggml_cgraph *graph,
                   int i)
 {
     const struct wnw__bridge_node what = wnw__bridge_node_get(b, p->node);
-    struct wnw__bridge_facts *f = &p->layer->facts;
+    struct wnw__bridge_layer_info *f = &p->layer->info;
     float q_scale;
     p->rope = rope_of(p->node, &q_scale);
     if (p->reader < f->n_reader)
@@ -130,18 +130,18 @@ static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_place 
     f->wo = projection_of(b, graph, i);
 }
 
-static int add_place(struct wnw__bridge_backend *b, const struct wnw__bridge_place *p)
+static int add_site(struct wnw__bridge_backend *b, const struct wnw__bridge_site *p)
 {
     struct wnw__bridge_watch *w = &b->watch;
-    if (w->n_place == w->cap_place) {
-        const int32_t cap = w->cap_place > 0 ? 2 * w->cap_place : 64;
-        struct wnw__bridge_place *more = realloc(w->places, (size_t)cap * sizeof *more);
+    if (w->n_site == w->cap_site) {
+        const int32_t cap = w->cap_site > 0 ? 2 * w->cap_site : 64;
+        struct wnw__bridge_site *more = realloc(w->sites, (size_t)cap * sizeof *more);
         if (!more)
             return wnw__fail(WNW_E_NOMEM, "no memory to list the layers of a graph");
-        w->places = more;
-        w->cap_place = cap;
+        w->sites = more;
+        w->cap_site = cap;
     }
-    w->places[w->n_place++] = *p;
+    w->sites[w->n_site++] = *p;
     return WNW_OK;
 }
 
@@ -152,22 +152,22 @@ static void learn_store(const struct ggml_tensor *node)
     int32_t n_blocks;
     (void)behind_blocks(node->src[0], &n_blocks);
     if (t->is_v)
-        t->layer->facts.v_block = n_blocks;
+        t->layer->info.v_block = n_blocks;
     else
-        t->layer->facts.k_block = n_blocks;
+        t->layer->info.k_block = n_blocks;
 }
 
-/* Sets what makes the keys of the place that has them as its own. */
+/* Sets what makes the keys of the site that has them as its own. */
 static void find_product(struct wnw__bridge_backend *b, const struct ggml_tensor *store)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(store);
-    for (int32_t i = 0; !t->is_v && i < b->watch.n_place; i++) {
-        struct wnw__bridge_place *p = &b->watch.places[i];
+    for (int32_t i = 0; !t->is_v && i < b->watch.n_site; i++) {
+        struct wnw__bridge_site *p = &b->watch.sites[i];
         if (p->layer != t->layer || p->reader > 0)
             continue;
         p->store = store;
         p->product = wnw__bridge_keys_product(store);
-        p->layer->facts.n_input = p->product ? (int32_t)p->product->src[1]->ne[0] : 0;
+        p->layer->info.n_input = p->product ? (int32_t)p->product->src[1]->ne[0] : 0;
     }
 }
 
@@ -193,11 +193,11 @@ bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wn
     return false;
 }
 
-int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+int wnw__bridge_sites_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    b->watch.n_place = 0;
+    b->watch.n_site = 0;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
-        struct wnw__bridge_place p = {.b = b, .node = ggml_graph_node(graph, i)};
+        struct wnw__bridge_site p = {.b = b, .node = ggml_graph_node(graph, i)};
         const int32_t what = wnw__bridge_node_get(b, p.node).what;
         if (what == WNW_BRIDGE_STORE)
             learn_store(p.node);
@@ -206,10 +206,10 @@ int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         p.layer = wnw__bridge_tensor_of(p.node->src[1])->layer;
         if (wnw__bridge_is_sliding(b, p.layer))
             continue;
-        for (int32_t k = 0; k < b->watch.n_place; k++)
-            p.reader += b->watch.places[k].layer == p.layer;
+        for (int32_t k = 0; k < b->watch.n_site; k++)
+            p.reader += b->watch.sites[k].layer == p.layer;
         learn(b, &p, graph, i);
-        WNW_TRY(add_place(b, &p));
+        WNW_TRY(add_site(b, &p));
     }
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++)
         if (wnw__bridge_node_get(b, ggml_graph_node(graph, i)).what == WNW_BRIDGE_STORE)
@@ -217,18 +217,18 @@ int wnw__bridge_facts_find(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
     return WNW_OK;
 }
 
-const struct wnw__bridge_place *wnw__bridge_place_of(const struct wnw__bridge_backend *b,
-                                                     const struct ggml_tensor *node)
+const struct wnw__bridge_site *wnw__bridge_site_of(const struct wnw__bridge_backend *b,
+                                                   const struct ggml_tensor *node)
 {
-    for (int32_t i = 0; i < b->watch.n_place; i++)
-        if (b->watch.places[i].node == node)
-            return &b->watch.places[i];
+    for (int32_t i = 0; i < b->watch.n_site; i++)
+        if (b->watch.sites[i].node == node)
+            return &b->watch.sites[i];
     return NULL;
 }
 
 /* ---- Turning ---- */
 
-void wnw__bridge_theta(const struct wnw__bridge_facts *f, float *theta)
+void wnw__bridge_theta(const struct wnw__bridge_layer_info *f, float *theta)
 {
     const float *factors = f->factors ? f->factors->data : NULL;
     wnw__rope_angles(&(struct wnw__rope){.base = f->base, .scale = f->freq_scale}, f->n_rot, factors, theta);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* What a job reads: texts, tokens, and what they may be. */
+#include "app/job_input.h"
+
+#include "app/document.h"
+#include "app/models.h"
+#include "app/names.h"
+#include "app/values.h"
+#include "base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* --tokens goes with no option that makes a text. */
+static int check_no_text(const struct app_args *args)
+{
+    if (args->documents.n > 0 || args->question)
+        return app_fail(APP_BAD_INPUT, "--tokens is the whole prompt; leave out -f and -p");
+    if (args->chat || args->system || args->special)
+        return app_fail(APP_BAD_INPUT, "--tokens are fed as they are; leave out %s",
+                        args->chat     ? "--chat"
+                        : args->system ? "--system"
+                                       : "--special");
+    return APP_OK;
+}
+
+int app_job_check_layout(const struct app_args *args)
+{
+    if (args->raw && args->chat)
+        return app_fail(APP_BAD_INPUT, "--raw and --chat exclude each other; give one of them");
+    if (args->raw && args->system)
+        return app_fail(APP_BAD_INPUT, "--raw has no place for a --system message; put it into the document");
+    return APP_OK;
+}
+
+/* Options that make the text of a prompt. */
+static int check_text(const struct app_args *args)
+{
+    const bool question = args->question && *args->question, document = args->documents.n > 0;
+    const int rc = app_job_check_layout(args);
+    if (rc != APP_OK)
+        return rc;
+    if (!args->tokens && !document && !question)
+        return app_fail(APP_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
+    if (args->context_only && !document && !args->tokens)
+        return app_fail(APP_BAD_INPUT, "--context-only compresses a document; give one with -f");
+    return APP_OK;
+}
+
+int app_job_read_texts(struct app_job *job)
+{
+    const struct app_args *args = job->args;
+    int rc = app_argument_clean(&job->question, args->question, "the question (-p)", &job->remarks);
+    if (rc == APP_OK)
+        rc = app_argument_clean(&job->system, args->system, "the system message (--system)", &job->remarks);
+    return rc == APP_OK
+               ? app_documents_read(&job->document, &job->n_document, &args->documents, &job->remarks)
+               : rc;
+}
+
+int app_job_check_prompt(struct app_job *job)
+{
+    const struct app_args *args = job->args;
+    int rc = args->tokens ? check_no_text(args) : APP_OK;
+    if (rc == APP_OK)
+        rc = check_text(args);
+    if (rc == APP_OK && args->tokens)
+        return app_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens);
+    return rc == APP_OK ? app_job_read_texts(job) : rc;
+}
+
+void app_job_date(struct app_job *job)
+{
+    const time_t now = time(NULL);
+    struct tm tm;
+    job->now = localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
+}
+
+int app_job_find_inputs(struct app_job *job)
+{
+    const struct app_args *args = job->args;
+    const int rc = app_model_path(&job->model_path, args->model);
+    for (int i = 0; i < args->documents.n; i++)
+        app_inputs_add(&job->inputs, args->documents.s[i]);
+    app_inputs_add(&job->inputs, args->tokens);
+    app_inputs_add(&job->inputs, args->profile);
+    app_inputs_add(&job->inputs, job->model_path);
+    return rc;
+}
+
+static int check_tokens(const struct app_job *job)
+{
+    for (int32_t i = 0; i < job->n_tokens; i++) {
+        if (job->tokens[i] < 0 || job->tokens[i] >= job->info.n_vocab)
+            return app_fail(APP_BAD_INPUT, "'%s': token %d (number %d) is not in the vocabulary, 0 to %d",
+                            job->args->tokens, job->tokens[i], i + 1, job->info.n_vocab - 1);
+    }
+    return APP_OK;
+}
+
+static int too_long(const struct app_job *job, const char *what)
+{
+    return app_fail(APP_BAD_INPUT,
+                    "%s and the model's context is %d; shorten the prompt, use another model, or %s", what,
+                    job->info.n_ctx_train,
+                    job->talks ? "--context endless" : "--policy streaming_llm-rerotated --evict chunk");
+}
+
+/* A document that is certainly too long is refused before it is turned into tokens. */
+static int check_length(const struct app_job *job)
+{
+    char what[96];
+    if (!job->document || app_keep_is_endless(&job->keep) ||
+        !wnw_text_exceeds(job->model, job->document, job->n_document, job->info.n_ctx_train, NULL))
+        return APP_OK;
+    snprintf(what, sizeof what, "the document of %zu bytes has more than %d tokens", job->n_document,
+             job->info.n_ctx_train);
+    return too_long(job, what);
+}
+
+int app_job_prompt(struct app_job *job)
+{
+    const struct app_args *args = job->args;
+    if (job->file_tokens) {
+        job->tokens = job->file_tokens;
+        job->n_tokens = job->n_context = job->n_file_tokens;
+        const int rc = check_tokens(job);
+        if (rc != APP_OK)
+            return rc;
+    } else {
+        int rc = job->any_length ? APP_OK : check_length(job);
+        if (rc != APP_OK)
+            return rc;
+        const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = job->document,
+                                          .question = job->question,   .system = job->system,
+                                          .chat = args->chat,          .raw = args->raw,
+                                          .special = args->special,    .now = job->now};
+        wnw_set_log(app_note_warning, &job->remarks);
+        const int status = wnw_prompt_build(&job->prompt, job->model, &params);
+        wnw_set_log(NULL, NULL);
+        if (status != WNW_OK)
+            return app_fail_status(status);
+        job->tokens = wnw_prompt_tokens(job->prompt, &job->n_tokens);
+        job->n_context = wnw_prompt_n_context(job->prompt);
+    }
+    if (job->n_tokens < 1)
+        return app_fail(APP_BAD_INPUT, "the prompt has no tokens; give some text");
+    if (job->n_tokens > job->info.n_ctx_train && !job->any_length && !app_keep_is_endless(&job->keep)) {
+        char what[64];
+        snprintf(what, sizeof what, "the prompt has %d tokens", job->n_tokens);
+        return too_long(job, what);
+    }
+    return APP_OK;
+}
+
+int32_t app_job_n_compressed(const struct app_job *job)
+{
+    return job->args->context_only ? job->n_context : job->n_tokens;
+}
