@@ -2,8 +2,8 @@
 #include "app/sequence.h"
 
 #include "base/err.h"
-#include "winnow_calibrate.h"
 #include "winnow_bridge.h"
+#include "winnow_calibrate.h"
 
 #include <ggml-backend.h>
 #include <llama.h>
@@ -74,7 +74,8 @@ static int open_model(struct app_sequence *s, const struct app_sequence_params *
     m.tensor_split = p->split ? share : NULL;
     s->model = llama_model_load_from_file(p->model, m);
     if (!s->model)
-        return wnw__fail(WNW_E_BACKEND, "libllama cannot open %s on %s; `winnow doctor` lists the memory of devices",
+        return wnw__fail(WNW_E_BACKEND,
+                         "libllama cannot open %s on %s; `winnow doctor` lists the memory of devices",
                          p->model, p->devices);
     if (!llama_model_has_decoder(s->model) || llama_model_has_encoder(s->model))
         return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model that continues a text", p->model);
@@ -165,9 +166,10 @@ static int begin(struct app_sequence *s, const struct app_sequence_params *p)
     if (!s->policy)
         return WNW_OK;
     if (llama_model_is_hybrid(s->model) || llama_model_is_recurrent(s->model))
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "the model has recurrent layers, and is compressed on devices by `winnow serve` alone: "
-                         "take --policy full here");
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "the model has recurrent layers, and is compressed on devices by `winnow serve` alone: "
+            "take --policy full here");
     return wnw_bridge_observe(s->cache, wnw_policy_string(s->policy));
 }
 
@@ -222,8 +224,9 @@ static int take_logits(struct app_sequence *s, int32_t i)
     const float *logits = llama_get_logits_ith(s->ctx, i);
     s->has_logits = logits && all_finite(logits, s->n_vocab);
     if (!s->has_logits)
-        return wnw__fail(WNW_E_BACKEND, "a device gave values that are no numbers after %d tokens: it is lost, or the "
-                                        "model's weights are damaged",
+        return wnw__fail(WNW_E_BACKEND,
+                         "a device gave values that are no numbers after %d tokens: it is lost, or the "
+                         "model's weights are damaged",
                          (int)s->n_read);
     memcpy(s->logits, logits, (size_t)s->n_vocab * sizeof *s->logits);
     return WNW_OK;
@@ -242,7 +245,8 @@ static int read_batch(struct app_sequence *s, const int32_t *tokens, int32_t n, 
     s->has_logits = false;
     const int32_t rc = llama_decode(s->ctx, s->batch);
     if (rc != 0)
-        return wnw__fail(WNW_E_BACKEND, "the devices could not read a batch of %d tokens after %d (libllama says %d)",
+        return wnw__fail(WNW_E_BACKEND,
+                         "the devices could not read a batch of %d tokens after %d (libllama says %d)",
                          (int)n, (int)s->n_read, (int)rc);
     s->n_read += n;
     return WNW_OK;
@@ -286,8 +290,9 @@ int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t 
     if (!s->policy)
         return WNW_OK;
     if (!any_ragged(s))
-        return wnw__fail(WNW_E_UNSUPPORTED, "the devices keep the cache as libllama has it, because they lack an "
-                                            "operation, or something else reads it: take --policy full");
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the devices keep the cache as libllama has it, because they lack an "
+                         "operation, or something else reads it: take --policy full");
     if (s->failed || s->n != s->n_read)
         return wnw__fail(WNW_E_BACKEND, "libllama did not say where it keeps %d tokens", (int)s->n_read);
     const wnw_size rest = size_of_rest(s, size, n_prefix);

@@ -9,9 +9,9 @@
 struct app_sequence;
 
 struct app_sequence_params {
-    const char *model;       /* the file that libllama opens */
-    const char *devices;     /* names of winnow's devices, with commas between */
-    const char *split;       /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
+    const char *model;        /* the file that libllama opens */
+    const char *devices;      /* names of winnow's devices, with commas between */
+    const char *split;        /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
     int32_t n_ctx, n_threads; /* n_threads 0: as many as there are cores */
     wnw_kv_type kv_type;
     const char *profiles;     /* files with colons between; NULL or "": none */

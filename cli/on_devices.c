@@ -37,16 +37,19 @@ int cli_on_devices_check(const struct cli_args *args)
         return args->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                             : APP_OK;
     if (args->store)
-        return app_fail(APP_BAD_INPUT, "documents of --store are read by sessions on the CPU; leave out --store or "
-                                       "--devices");
+        return app_fail(APP_BAD_INPUT,
+                        "documents of --store are read by sessions on the CPU; leave out --store or "
+                        "--devices");
     const char *refused = find_refused(&args->app);
     if (!refused)
         return APP_OK;
     if (refused == args->app.evict)
-        return app_fail(APP_BAD_INPUT, "--evict %s is for sessions on the CPU; on --devices a prompt is compressed at "
-                                       "its end (--evict end)",
+        return app_fail(APP_BAD_INPUT,
+                        "--evict %s is for sessions on the CPU; on --devices a prompt is compressed at "
+                        "its end (--evict end)",
                         refused);
-    return app_fail(APP_BAD_INPUT, "%s is for sessions on the CPU; leave out %s or --devices", refused, refused);
+    return app_fail(APP_BAD_INPUT, "%s is for sessions on the CPU; leave out %s or --devices", refused,
+                    refused);
 }
 
 /* The files of profiles that the backend reads: those of the model, and after them what the user names. */
@@ -68,8 +71,9 @@ static int check_policy(const struct app_job *job)
     if (wnw_policy_is_full(job->keep.policy))
         return APP_OK;
     if (needs.flags & WNW_NEED_SECOND_PASS)
-        return app_fail(APP_BAD_INPUT, "the policy reads the prompt a second time, which sequences on --devices do "
-                                       "not; take another, such as auto or snapkv");
+        return app_fail(APP_BAD_INPUT,
+                        "the policy reads the prompt a second time, which sequences on --devices do "
+                        "not; take another, such as auto or snapkv");
     const int status = wnw_bridge_check_policy_on("WINNOW0", job->keep.policy, job->keep.profile);
     if (status == WNW_E_UNSUPPORTED)
         return app_fail(APP_BAD_INPUT, "%s", wnw_last_error());

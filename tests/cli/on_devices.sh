@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+# --devices of `run` and `ppl`: a sequence of libllama on winnow's devices is compressed and answers as a session does.
+. "$(dirname "$0")/lib.sh"
+if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
+    echo 'skipped: this build has no backend'
+    finished=true
+    exit 77
+fi
+model=$tiny/tiny-llama.gguf
+need_file "$model"
+ids 600 >"$work/ids"
+
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$WINNOW" worker --listen "127.0.0.1:$port" --device CPU -t 1 >"$work/worker" 2>&1 &
+worker=$!
+for _ in $(seq 100); do
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+    sleep 0.2
+done
+
+# alike NAME OPTIONS...: the perplexity after compressing is the session's, but for rounding, and as much is kept.
+alike() {
+    local name=$1
+    good "$name: a session" ppl -m "$model" --tokens "$work/ids" -t 1 --json "${@:2}" && cp "$work/out" "$work/session"
+    for devices in cpu "rpc:127.0.0.1:$port,cpu"; do
+        good "$name on $devices" ppl -m "$model" --tokens "$work/ids" -t 1 --json --devices "$devices" "${@:2}" || continue
+        py "$work/session" "$work/out" <<'PY' || fail "$name on $devices: $(cat "$work/session" "$work/out")"
+import json, sys
+a, b = (json.load(open(path)) for path in sys.argv[1:])
+assert a["kept_tokens_mean"] == b["kept_tokens_mean"] and a["scored_tokens"] == b["scored_tokens"]
+assert abs(a["nll_mean"] - b["nll_mean"]) < 0.02 * a["nll_mean"]
+PY
+    done
+}
+alike 'whole' --policy full
+alike 'positions' --policy streaming_llm --budget 40
+alike 'keys' --policy keydiff --ratio 0.7
+alike 'window queries' --policy snapkv --ratio 0.5
+
+# Dropped entries are gone: with few of them the text is harder, and takes less memory.
+good 'much is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu --policy streaming_llm --budget 290 && cp "$work/out" "$work/much"
+good 'little is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu --policy streaming_llm --budget 8 &&
+    json 'less memory' "$work/out" "o['kept_tokens_mean'] == 8 and o['nll_mean'] != $(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["nll_mean"])' "$work/much")"
+
+good 'an answer' run -m "$model" --tokens "$work/ids" -n 8 --temp 0 --json --policy keydiff --ratio 0.5 && cp "$work/out" "$work/session"
+good 'an answer on devices' run -m "$model" --tokens "$work/ids" -n 8 --temp 0 --json --policy keydiff --ratio 0.5 --devices cpu &&
+    json 'half is kept' "$work/out" 'o["kept_tokens_mean"] == 300 and len(o["tokens"]) == 8 and o["kv_bytes"] < o["kv_bytes_full"]'
+good 'what auto chooses' run -m "$model" --tokens "$work/ids" -n 4 --temp 0 --json --ratio 0.5 --devices "cpu,rpc:127.0.0.1:$port" --layers 1,3 &&
+    json 'half is kept' "$work/out" 'o["kept_tokens_mean"] == 300 and "sampled" not in o["choice"]["policy"]'
+good 'an empty answer' run -m "$model" --tokens "$work/ids" -n 0 --json --devices cpu &&
+    json 'nothing is said' "$work/out" 'o["text"] == "" and o["kept_tokens_mean"] == 600'
+
+# What cannot be had is one sentence.
+on=(-m "$model" --tokens "$work/ids" --policy keydiff --ratio 0.5 --devices cpu)
+bad 'no such device' "there is no device 'gpu7': this ggml has .*CPU" run -m "$model" --tokens "$work/ids" --devices gpu7
+bad 'a device twice' "named twice" ppl -m "$model" --tokens "$work/ids" --devices cpu,CPU
+bad 'a server twice' "is the same server" run -m "$model" --tokens "$work/ids" --devices "rpc:127.0.0.1:$port,rpc:localhost:$port"
+bad 'layers of no device' 'name them' run -m "$model" --tokens "$work/ids" --layers 4
+bad 'too few layers' "'2,1' are 3 layers, and this model has 4" run -m "$model" --tokens "$work/ids" --devices "cpu,rpc:127.0.0.1:$port" --layers 2,1
+bad 'layers' 'for sessions on the CPU' run "${on[@]}" --evict layer
+bad 'chunks' 'for sessions on the CPU' run "${on[@]}" --evict chunk:100
+bad 'again and again' '--evict-every is for sessions' run "${on[@]}" --evict-every 10
+bad 'a tail' '--kv-tail is for sessions' run "${on[@]}" --kv-type q8_0 --kv-tail 32
+bad 'a folder' 'leave out --store' run "${on[@]}" --store "$work/folder"
+bad 'a second pass' 'a second time' run -m "$model" --tokens "$work/ids" --policy kvzip --ratio 0.5 --devices cpu
+bad 'sums of attention' 'cannot be had on WINNOW0' run -m "$model" --tokens "$work/ids" --policy h2o --ratio 0.5 --devices cpu
+
+# A worker that speaks another version, and one that is gone.
+cat >"$work/relay.py" <<'PY'
+import socket, sys, threading
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+def pipe(a, b, change):
+    while data := a.recv(1 << 16):
+        if change and len(data) > 8:  # the size of the answer, and the version
+            data, change = data[:8] + bytes([data[8] + 1]) + data[9:], False
+        b.sendall(data)
+    b.close()
+while True:
+    a, b = listener.accept()[0], socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    threading.Thread(target=pipe, args=(a, b, False), daemon=True).start()
+    threading.Thread(target=pipe, args=(b, a, True), daemon=True).start()
+PY
+python3 "$work/relay.py" "$port" >"$work/relay" 2>/dev/null &
+relay=$!
+head -n 1 < <(exec tail -n +1 -s 0.05 --pid=$relay -F "$work/relay" 2>/dev/null) >/dev/null
+code=0
+"$WINNOW" run -m "$model" --tokens "$work/ids" --devices "rpc:127.0.0.1:$(head -n 1 "$work/relay")" >"$work/out" 2>&1 || code=$?
+[ "$code" = 1 ] && [ "$(wc -l <"$work/out")" = 1 ] && grep -q 'speaks version' "$work/out" || fail "another version: $code, $(cat "$work/out")"
+kill $relay $worker
+wait $relay $worker 2>/dev/null || true
+code=0
+"$WINNOW" run -m "$model" --tokens "$work/ids" --devices "rpc:127.0.0.1:$port" >"$work/out" 2>&1 || code=$?
+[ "$code" = 1 ] && [ "$(wc -l <"$work/out")" = 1 ] && grep -q "127.0.0.1:$port cannot be reached" "$work/out" || fail "nobody there: $code, $(cat "$work/out")"
+finish
