@@ -23,7 +23,8 @@ struct app_sequence {
     int32_t *cell; /* [n] of the tokens, in their order */
     int32_t n;     /* tokens whose cells are known */
     int32_t n_read;
-    bool failed; /* cells were not told */
+    int32_t n_done; /* of these, tokens that were compressed */
+    bool failed;    /* cells were not told */
     float *logits;
     bool has_logits;
     bool (*progress)(int32_t done, int32_t total, void *user);
@@ -274,15 +275,52 @@ int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, 
 
 /* ---- Compressing ---- */
 
-/* The size of what follows the prefix, if that of all is `size`. */
-static wnw_size size_of_rest(const struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+/* The size of what follows the prefix, if that of n tokens is `size`. */
+static wnw_size size_of_rest(const wnw_size *size, int32_t n, int32_t n_prefix)
 {
     wnw_size rest = *size;
     if (n_prefix < 1 || (size->kind != WNW_SIZE_RATIO && size->kind != WNW_SIZE_BUDGET))
         return rest;
     const int64_t all =
-        size->kind == WNW_SIZE_BUDGET ? size->budget : llround((1 - size->ratio) * (double)s->n_read);
+        size->kind == WNW_SIZE_BUDGET ? size->budget : (int64_t)floor((1 - size->ratio) * (double)n + 1e-6);
     return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = all - n_prefix > 1 ? all - n_prefix : 1};
+}
+
+static int compress_cells(struct app_sequence *s, const int32_t *cells, int32_t n, const wnw_size *size,
+                          int32_t n_prefix)
+{
+    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
+                                    .n_cells = n,
+                                    .cells = cells,
+                                    .policy = s->policy,
+                                    .size = size->kind == WNW_SIZE_NONE ? NULL : size,
+                                    .n_prefix = n_prefix};
+    WNW_TRY(wnw_bridge_compress_cells(s->cache, &of));
+    s->n_done = s->n_read;
+    return WNW_OK;
+}
+
+static int compress_all(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    const int32_t first = n_prefix < s->n ? n_prefix : 0;
+    const wnw_size rest = size_of_rest(size, s->n, first);
+    return compress_cells(s, s->cell, s->n, &rest, first);
+}
+
+/* Compresses what came after the last compression, as what follows the prefix. */
+static int compress_new(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    const int32_t n = n_prefix + s->n - s->n_done;
+    if (s->n == s->n_done)
+        return WNW_OK;
+    int32_t *cells = malloc((size_t)n * sizeof *cells);
+    if (!cells)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d cells", (int)n);
+    memcpy(cells, s->cell, (size_t)n_prefix * sizeof *cells);
+    memcpy(cells + n_prefix, s->cell + s->n_done, (size_t)(s->n - s->n_done) * sizeof *cells);
+    const int rc = compress_cells(s, cells, n, size, n_prefix); /* a ratio is of what follows the prefix */
+    free(cells);
+    return rc;
 }
 
 int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
@@ -295,14 +333,30 @@ int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t 
                          "operation, or something else reads it: take --policy full");
     if (s->failed || s->n != s->n_read)
         return wnw__fail(WNW_E_BACKEND, "libllama did not say where it keeps %d tokens", (int)s->n_read);
-    const wnw_size rest = size_of_rest(s, size, n_prefix);
-    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
-                                    .n_cells = s->n,
-                                    .cells = s->cell,
-                                    .policy = s->policy,
-                                    .size = rest.kind == WNW_SIZE_NONE ? NULL : &rest,
-                                    .n_prefix = n_prefix < s->n ? n_prefix : 0};
-    return wnw_bridge_compress_cells(s->cache, &of);
+    return s->n_done > n_prefix && size->kind == WNW_SIZE_RATIO ? compress_new(s, size, n_prefix)
+                                                                : compress_all(s, size, n_prefix);
+}
+
+int app_sequence_rewind(struct app_sequence *s, int32_t n)
+{
+    if (n == s->n_read)
+        return WNW_OK;
+    if (n > 0 && n < s->n_done)
+        return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were compressed together", (int)s->n_done);
+    if (!llama_memory_seq_rm(llama_get_memory(s->ctx), 0, n, -1))
+        return wnw__fail(WNW_E_UNSUPPORTED, "libllama cannot take back tokens of this model");
+    const int rc = n < s->n ? wnw_bridge_forget(s->cache, s->cell + n, s->n - n) : WNW_OK;
+    s->n = s->n < n ? s->n : n;
+    s->n_read = n;
+    s->n_done = n > 0 ? s->n_done : 0;
+    s->failed = s->failed && n > 0;
+    s->has_logits = false;
+    return rc;
+}
+
+int32_t app_sequence_n_read(const struct app_sequence *s)
+{
+    return s->n_read;
 }
 
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out)

@@ -33,8 +33,11 @@ void app_sequence_free(struct app_sequence *s);
 int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
                       void *user);
 /* Compresses what was read by the policy. n_prefix: first tokens that a chat template wrote. A ratio or budget counts them, as that of a
- * session does. */
+ * session does. A ratio is of what came after the last compression, and what that has left stays. */
 int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix);
+/* Takes back all but the first n tokens. E_UNSUPPORTED: some of those that go were compressed together with others. */
+int app_sequence_rewind(struct app_sequence *s, int32_t n);
+int32_t app_sequence_n_read(const struct app_sequence *s);
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out);
 /* Of the last token that was read; NULL: there are none. */
 const float *app_sequence_logits(const struct app_sequence *s);

@@ -39,6 +39,7 @@ static const struct app_group *const chat_groups[] = {&app_group_model,
                                                       &app_group_policy,
                                                       &cli_group_chat_answer,
                                                       &cli_group_store,
+                                                      &cli_group_devices,
                                                       &app_group_common,
                                                       NULL};
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# --devices of `run` and `ppl`: a sequence of libllama on winnow's devices is compressed and answers as a session does.
+# --devices of `run`, `ppl` and `chat`: a sequence of libllama on winnow's devices is compressed and answers as a session does.
 . "$(dirname "$0")/lib.sh"
 if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
     echo 'skipped: this build has no backend'
@@ -50,7 +50,34 @@ good 'what auto chooses' run -m "$model" --tokens "$work/ids" -n 4 --temp 0 --js
 good 'an empty answer' run -m "$model" --tokens "$work/ids" -n 0 --json --devices cpu &&
     json 'nothing is said' "$work/out" 'o["text"] == "" and o["kept_tokens_mean"] == 600'
 
+# A conversation drops as much as one with a session: of the document, and of turns that are long enough.
+for i in $(seq 30); do echo "Room $i has a door, and its key hangs on hook $((i * 7 % 31))."; done >"$work/doc.txt"
+long=$(seq -s ' ' 100 160)
+printf '%s\n' "Which key is on hook 7?" /stats "Remember these: $long" /undo "Remember those: $long" "And now?" /stats "/save $work/talk.txt" >"$work/lines"
+talk() {
+    "$WINNOW" chat -m "$tiny/tiny-qwen3.gguf" -f "$work/doc.txt" --temp 0 -n 4 -t 1 --policy keydiff --ratio 0.5 "$@" <"$work/lines" >"$work/out" 2>"$work/err" ||
+        fail "chat $*: $(cat "$work/err")"
+}
+need_file "$tiny/tiny-qwen3.gguf"
+talk && cp "$work/err" "$work/session"
+talk --devices cpu
+py "$work/session" "$work/err" <<'PY' || fail "a conversation: $(cat "$work/session" "$work/err")"
+import re, sys
+def dropped(path):
+    text = open(path).read()
+    return [int(read) - float(kept) for read, kept in re.findall(r"turns +\d+, (\d+) tokens read.*?entries +([\d.]+)", text, re.S)]
+a, b = map(dropped, sys.argv[1:])
+assert len(a) == 2 and a[0] > 200 and a[1] >= a[0], a
+assert a[0] == b[0] and b[1] > b[0] and abs(a[1] - b[1]) <= 8, (a, b)  # answers may differ, and what template text comes after them
+PY
+[ -s "$work/talk.txt" ] || fail 'the text of a conversation on devices is not saved'
+printf '%s\n' "Which key?" "/save $work/made.wkv" "/policy snapkv" >"$work/lines"
+"$WINNOW" chat -m "$tiny/tiny-qwen3.gguf" --temp 0 -n 2 --devices cpu <"$work/lines" >"$work/out" 2>"$work/err" && fail 'what chats on devices lack has exit code 0'
+grep -q 'saved as text' "$work/err" && grep -q 'stay as they were' "$work/err" && [ ! -e "$work/made.wkv" ] || fail "what chats on devices lack: $(cat "$work/err")"
+
 # What cannot be had is one sentence.
+bad 'a chat without an end' 'context endless' chat -m "$tiny/tiny-qwen3.gguf" --devices cpu --context endless
+bad 'a chat without its device' "there is no device 'gpu7'" chat -m "$tiny/tiny-qwen3.gguf" --devices gpu7
 on=(-m "$model" --tokens "$work/ids" --policy keydiff --ratio 0.5 --devices cpu)
 bad 'no such device' "there is no device 'gpu7': this ggml has .*CPU" run -m "$model" --tokens "$work/ids" --devices gpu7
 bad 'a device twice' "named twice" ppl -m "$model" --tokens "$work/ids" --devices cpu,CPU
