@@ -23,8 +23,9 @@ struct app_sequence {
     int32_t *cell; /* [n] of the tokens, in their order */
     int32_t n;     /* tokens whose cells are known */
     int32_t n_read;
-    int32_t n_done; /* of these, tokens that were compressed */
-    bool failed;    /* cells were not told */
+    int32_t n_loaded; /* of these, the first, which came with a state: their cells are not known */
+    int32_t n_done;   /* of these, tokens that were compressed */
+    bool failed;      /* cells were not told */
     float *logits;
     bool has_logits;
     bool (*progress)(int32_t done, int32_t total, void *user);
@@ -209,6 +210,17 @@ void app_sequence_free(struct app_sequence *s)
     free(s);
 }
 
+int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past)
+{
+    if (n_past >= s->n_ctx)
+        return wnw__fail(WNW_E_FULL, "%d tokens do not fit the context of %d", (int)n_past, (int)s->n_ctx);
+    if (llama_state_seq_set_data(s->ctx, state, n, 0) == 0)
+        return wnw__fail(WNW_E_BACKEND, "libllama does not take the %d stored tokens on these devices",
+                         (int)n_past);
+    s->n_read = s->n_loaded = n_past;
+    return WNW_OK;
+}
+
 /* ---- Reading ---- */
 
 static bool all_finite(const float *x, int32_t n)
@@ -341,12 +353,15 @@ int app_sequence_rewind(struct app_sequence *s, int32_t n)
 {
     if (n == s->n_read)
         return WNW_OK;
+    if (n < s->n_loaded)
+        return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were stored together", (int)s->n_loaded);
     if (n > 0 && n < s->n_done)
         return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were compressed together", (int)s->n_done);
     if (!llama_memory_seq_rm(llama_get_memory(s->ctx), 0, n, -1))
         return wnw__fail(WNW_E_UNSUPPORTED, "libllama cannot take back tokens of this model");
-    const int rc = n < s->n ? wnw_bridge_forget(s->cache, s->cell + n, s->n - n) : WNW_OK;
-    s->n = s->n < n ? s->n : n;
+    const int32_t left = n - s->n_loaded;
+    const int rc = left < s->n ? wnw_bridge_forget(s->cache, s->cell + left, s->n - left) : WNW_OK;
+    s->n = s->n < left ? s->n : left;
     s->n_read = n;
     s->n_done = n > 0 ? s->n_done : 0;
     s->failed = s->failed && n > 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# --devices of `run`, `ppl` and `chat`: a sequence of libllama on winnow's devices is compressed and answers as a session does.
+# --devices of `run`, `ppl`, `chat` and `ask`: a sequence of libllama on winnow's devices is compressed and answers as a session does.
 . "$(dirname "$0")/lib.sh"
 if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
     echo 'skipped: this build has no backend'
@@ -74,6 +74,22 @@ PY
 printf '%s\n' "Which key?" "/save $work/made.wkv" "/policy snapkv" >"$work/lines"
 "$WINNOW" chat -m "$tiny/tiny-qwen3.gguf" --temp 0 -n 2 --devices cpu <"$work/lines" >"$work/out" 2>"$work/err" && fail 'what chats on devices lack has exit code 0'
 grep -q 'saved as text' "$work/err" && grep -q 'stay as they were' "$work/err" && [ ! -e "$work/made.wkv" ] || fail "what chats on devices lack: $(cat "$work/err")"
+
+# A stored document goes into the devices' cache with what was dropped, and every question has it as it was.
+good 'a document' compress -m "$model" -f "$work/doc.txt" --raw --policy keydiff --ratio 0.5 -o "$work/doc.wkv"
+printf '%s\n' "Which key is on hook 7?" "Which room?" "Which key is on hook 7?" >"$work/questions"
+asked=(ask -m "$model" -c "$work/doc.wkv" --questions "$work/questions" --temp 0 -n 4 -t 1)
+good 'questions' "${asked[@]}" && cp "$work/out" "$work/session"
+for devices in cpu "cpu,rpc:127.0.0.1:$port"; do
+    good "questions on $devices" "${asked[@]}" --devices "$devices" && py "$work/session" "$work/out" <<'PY' || fail "questions on $devices: $(cat "$work/out")"
+import json, sys
+a, b = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
+assert len(a) == len(b) == 3
+assert all(x["prompt_tokens"] == y["prompt_tokens"] and x["kept_tokens_mean"] == y["kept_tokens_mean"] for x, y in zip(a, b))
+assert b[0]["tokens"] == b[2]["tokens"]
+PY
+done
+bad 'a folder of documents' 'leave out --store' ask -m "$model" --store "$work/folder" -f "$work/doc.txt" -p who --devices cpu
 
 # What cannot be had is one sentence.
 bad 'a chat without an end' 'context endless' chat -m "$tiny/tiny-qwen3.gguf" --devices cpu --context endless
