@@ -140,8 +140,8 @@ int app_job_prepare(struct app_job *job)
                                                    .stores = job->stores,
                                                    .talks = job->talks,
                                                    .no_profiles = job->no_profiles,
-                                                   .once_alone = job->on_devices,
-                                                   .reads_once = job->reads_once}));
+                                                   .reads_once = job->reads_once,
+                                                   .on_devices = job->on_devices}));
     job->is_prepared = true;
     return APP_OK;
 }

@@ -25,7 +25,7 @@ struct app_job {
     struct app_kv kv;
     bool
         reads_once; /* one prompt is read and answered, and nothing is stored: `auto` may read it in chunks */
-    bool on_devices; /* --devices: in place of a session a sequence of libllama reads the prompt */
+    bool on_devices; /* --devices: a sequence of libllama in place of a session reads the prompt once */
     wnw_attn attn;
     wnw_mask_phase mask_phase;
     wnw_mask_form mask_form;

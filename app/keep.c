@@ -286,7 +286,7 @@ static int choose_policy(struct app_keep *keep, const struct app_keep_of *of)
     if (status != WNW_OK)
         return app_fail_status(status);
     facts.kept = share_kept(keep, of);
-    facts.feeds_again = facts.feeds_again && !of->once_alone;
+    facts.feeds_again = facts.feeds_again && !of->on_devices;
     facts.n_tokens = of->n;
     facts.was_read = keep->was_read;
     keep->own_chunk = may_chunk(of) ? wnw_policy_chunk(&facts) : 0;

@@ -41,9 +41,9 @@ struct app_keep_of {
     bool stores;               /* the session will be stored and may be continued later */
     bool talks;                /* what follows the first tokens is compressed too */
     bool no_profiles;          /* auto chooses among policies that read no calibration results */
-    bool once_alone;           /* nothing of the prompt is read a second time */
     bool
         reads_once; /* one prompt is read and answered, and nothing is stored: `auto` may read it in chunks */
+    bool on_devices; /* a sequence of libllama reads the prompt once (--devices) */
 };
 
 /* The argument of --evict, or its default. */

@@ -244,7 +244,7 @@ static const struct app_option serve_options[] = {
      "for a conversation longer than the context: remove tokens from its middle, or refuse it", AT(when_full),
      0, 0, NULL},
     {"host", 0, APP_TEXT, "ADDRESS", "127.0.0.1", NULL, "address to listen on", AT(host), 0, 0, NULL},
-    {"port", 0, APP_INT, "PORT", "8080", NULL, "port to listen on, 0 = any", AT(port), 0, 65535,
+    {"port", 0, APP_INT, "PORT", "9931", NULL, "port to listen on, 0 = any", AT(port), 0, 65535,
      "0 to 65535"},
     {"host-name", 0, APP_TEXTS, "NAME", NULL, "none",
      "a name of this host that requests may use; addresses and localhost need none; may be repeated",
@@ -320,7 +320,7 @@ static const struct app_option export_options[] = {
 APP_GROUP(cli_group_export, "Output", export_options);
 
 static const struct app_option ctl_page_options[] = {
-    {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:8080", NULL, "where the server is", AT(url), 0, 0, NULL},
+    {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:9931", NULL, "where the server is", AT(url), 0, 0, NULL},
     {"slot", 0, APP_INT, "N", NULL, "0, unless a document is named", "slot of the server", AT(of_slot), 0, 63,
      "0 to 63"},
     {"document", 0, APP_TEXT, "NAME", NULL, NULL, "document of the server, instead of a slot", AT(document),
@@ -332,7 +332,7 @@ static const struct app_option ctl_page_options[] = {
 APP_GROUP(cli_group_ctl_page, "Page", ctl_page_options);
 
 static const struct app_option ctl_why_options[] = {
-    {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:8080", NULL, "where the server is", AT(url), 0, 0, NULL},
+    {"url", 0, APP_TEXT, "URL", "http://127.0.0.1:9931", NULL, "where the server is", AT(url), 0, 0, NULL},
     {"api-key", 0, APP_TEXT, "KEY", NULL, "$LLAMA_API_KEY", "key of the server", AT(api_key), 0, 0, NULL},
 };
 APP_GROUP(cli_group_ctl_why, "Server", ctl_why_options);

@@ -6,7 +6,9 @@
  *
  * All but the first function is called by the thread that decodes.
  */
+#include "serve/borders.h"
 #include "serve/breaks.h"
+#include "serve/common_prefix.h"
 #include "serve/decode.h"
 #include "serve/document_cells.h"
 #include "serve/grammar.h"
@@ -48,8 +50,10 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
 
 void llama_free(struct llama_context *ctx)
 {
-    if (ctx && ctx == w.ctx)
+    if (ctx && ctx == w.ctx) {
+        serve_borders_clear(&w);
         serve_unwatch(&w);
+    }
     REAL(llama_free)(ctx);
 }
 
@@ -116,11 +120,26 @@ bool llama_batch_ext_set_output_logits(struct llama_batch_ext *batch, int32_t id
 
 /* ---- Decoding ---- */
 
+/* Notes the tokens of a batch that was computed, where nothing else of it is followed. */
+static void say(const struct serve_batch *b)
+{
+    for (int32_t i = 0; i < b->n; i++)
+        for (int32_t seq = 0; seq < w.n_slots; seq++)
+            if (b->row[i].seqs >> seq & 1)
+                (void)serve_stretch_say(&w, seq, b->row[i].at, &b->row[i].token, 1);
+}
+
 int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, struct llama_batch_ext *batch)
 {
     struct serve_batch *b = serve_batches_find(&w.batches, batch);
-    if (ctx != w.ctx || type != LLAMA_PROCESS_TYPE_DECODE || w.unmatched || !b)
+    if (ctx != w.ctx || type != LLAMA_PROCESS_TYPE_DECODE || !b)
         return REAL(llama_process)(ctx, type, batch);
+    if (w.unmatched) {
+        const int32_t status = REAL(llama_process)(ctx, type, batch);
+        if (status == 0)
+            say(b);
+        return status;
+    }
     if (!serve_decode_begin(&w, b))
         return 1; /* as where no cells are free: the server clears a slot and tries again */
     serve_stretch_place(&w, b, batch);
@@ -191,6 +210,17 @@ static bool is_watched(llama_memory_t mem)
     return w.ctx && !w.unmatched && llama_get_memory(w.ctx) == mem;
 }
 
+/* Whether it is a slot of the watched context, of any model. */
+static bool is_slot_of(llama_memory_t mem, llama_seq_id seq)
+{
+    return w.ctx && llama_get_memory(w.ctx) == mem && seq >= 0 && seq < w.n_slots;
+}
+
+size_t serve_common_prefix_of(const void *tokens, size_t n)
+{
+    return serve_borders_common(&w, tokens, n);
+}
+
 /* Frees what died, and tells what is left. */
 static void free_dead_cells(int32_t seq)
 {
@@ -211,11 +241,16 @@ static void free_dead_cells(int32_t seq)
 
 bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, llama_pos p1)
 {
+    if (is_slot_of(mem, seq_id) && p1 < 0 && p0 > 0)
+        serve_borders_go_back(&w, seq_id, p0);
     if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
         p0 = serve_stretch_pos(&w, seq_id, p0);
     if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
         serve_breaks_note(&w, seq_id, p0);
     const bool removed = REAL(llama_memory_seq_rm)(mem, seq_id, p0, p1);
+    for (int32_t i = 0; removed && w.ctx && p1 < 0 && i < w.n_slots; i++)
+        if ((seq_id < 0 || seq_id == i) && is_slot_of(mem, i))
+            serve_borders_cut(&w, i, p0 > 0 ? p0 : 0);
     if (removed && is_watched(mem) && seq_id < w.n_slots) {
         const int32_t n = seq_id >= 0 ? w.sequences.of[seq_id].n : -1;
         bool lost = false;
@@ -228,34 +263,37 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
     return removed;
 }
 
-/* The first position of a sequence. The server compares it with the position at which a prompt continues. In layers with a sliding window it
- * wants two tokens more than the next token sees. libllama's state of a sequence does not have them, so a restored slot would be read again. */
+/* The first position of a sequence. The server compares it with the position at which a prompt continues. */
 llama_pos llama_memory_seq_pos_min(llama_memory_t mem, llama_seq_id seq_id)
 {
-    enum { SPARE = 2 };
-    const llama_pos pos = REAL(llama_memory_seq_pos_min)(mem, seq_id);
-    if (!is_watched(mem) || pos <= 0 || llama_model_n_swa(llama_get_model(w.ctx)) == 0)
-        return pos;
-    return pos > SPARE ? pos - SPARE : 0;
+    enum { BEFORE_ALL = -2 }; /* the server then looks for no state of its own */
+    if (!is_slot_of(mem, seq_id))
+        return REAL(llama_memory_seq_pos_min)(mem, seq_id);
+    return serve_borders_goes_back(&w, seq_id) ? BEFORE_ALL : serve_borders_first(&w, seq_id);
 }
 
 /* The last position of a sequence, as the server counts it. */
 llama_pos llama_memory_seq_pos_max(llama_memory_t mem, llama_seq_id seq_id)
 {
     const llama_pos pos = REAL(llama_memory_seq_pos_max)(mem, seq_id);
-    return is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots
-               ? pos + serve_sequences_removed(&w.sequences, seq_id)
-               : pos;
+    return is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots ? pos + serve_watched_removed(&w, seq_id)
+                                                                : pos;
 }
 
 void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst, llama_pos p0, llama_pos p1)
 {
     REAL(llama_memory_seq_cp)(mem, src, dst, p0, p1);
+    if (is_slot_of(mem, src) && is_slot_of(mem, dst) && src != dst) {
+        serve_borders_copy(&w, src, dst);
+        (void)serve_stretch_say(&w, dst, 0, w.said[src].token, w.said[src].n);
+    }
     if (!is_watched(mem) || src == dst || src >= w.n_slots || dst >= w.n_slots)
         return;
     serve_sequences_cp(&w.sequences, src, dst, p0, p1);
     w.held[dst] = w.held[src];
     w.held[dst].n_new = 0;
+    if (w.held[src].n_unknown > 0)
+        (void)serve_watched_restored(&w, dst, w.restored[src].token, w.restored[src].at, w.restored[src].n);
     serve_watched_report(&w, dst);
 }
 
@@ -280,6 +318,18 @@ void llama_memory_clear(llama_memory_t mem, bool data)
         serve_sequences_rm(&w.sequences, -1, -1, -1);
         free_dead_cells(-1);
     }
+}
+
+/* ---- States ---- */
+
+size_t llama_state_seq_get_data_ext(struct llama_context *ctx, uint8_t *dst, size_t size, llama_seq_id seq_id,
+                                    llama_state_seq_flags flags)
+{
+    const size_t n = REAL(llama_state_seq_get_data_ext)(ctx, dst, size, seq_id, flags);
+    if (n > 0 && ctx == w.ctx && seq_id >= 0 && seq_id < w.n_slots &&
+        flags == LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)
+        serve_borders_add(&w, seq_id, dst, n);
+    return n;
 }
 
 /* ---- Files ---- */

@@ -99,10 +99,11 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
             if (cells[i] != own)
                 cells[k++] = cells[i];
         if (k == pos && (k == 0 || cells[k - 1] - cells[0] == k - 1)) {
+            const struct serve_restored *r = &w->restored[seq];
             for (int32_t i = 0; i < k; i++)
-                serve_sequences_add(&w->sequences, seq, i, cells[i],
-                                    i < w->n_restored[seq] ? w->restored[seq][i] : -1);
-            serve_watched_restored(w, seq, NULL, 0);
+                if (serve_sequences_add(&w->sequences, seq, i, cells[i], i < r->n ? r->token[i] : -1))
+                    w->sequences.of[seq].at[w->sequences.of[seq].n - 1] = serve_watched_at(w, seq, i);
+            (void)serve_watched_restored(w, seq, NULL, NULL, 0);
             s->n_unknown = 0;
             s->recount = true;
         }
@@ -123,6 +124,7 @@ void serve_decode_rows(const int32_t *cells, int32_t n, int32_t n_cells, void *u
                     learn(w, seq, i, cells[i], row->pos);
                 if (serve_sequences_add(&w->sequences, seq, row->pos, cells[i], row->token))
                     w->sequences.of[seq].at[w->sequences.of[seq].n - 1] = row->at;
+                (void)serve_stretch_say(w, seq, row->at, &row->token, 1);
                 noted = noted || w->rule[seq].notes;
             }
         if (!noted)

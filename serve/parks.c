@@ -355,7 +355,7 @@ static void start_writer(void)
 void serve_parks_put(struct serve_park_about *about, struct serve_slot_read *slot)
 {
     struct parked *p = calloc(1, sizeof *p);
-    const int rc = p ? serve_slot_file_pack(&p->image, &p->n_image, &slot->file, slot->notes, slot->state)
+    const int rc = p ? serve_slot_file_pack(&p->image, &p->n_image, slot)
                      : wnw__fail(WNW_E_NOMEM, "no memory for a parked prompt");
     if (rc != WNW_OK)
         app_note("a conversation is not parked: %s", wnw_last_error());

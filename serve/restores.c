@@ -40,6 +40,13 @@ void serve_restores_open(const struct serve_slot_form *form)
     pthread_mutex_unlock(&all.lock);
 }
 
+void serve_restores_set_longest(int32_t n)
+{
+    pthread_mutex_lock(&all.lock);
+    all.form.n_longest = n;
+    pthread_mutex_unlock(&all.lock);
+}
+
 /* ---- Requests ---- */
 
 static void add(struct serve_restore *r)

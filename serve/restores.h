@@ -17,6 +17,9 @@ extern "C" {
 /* The decoding thread says what its context takes; copied. */
 void serve_restores_open(const struct serve_slot_form *form);
 
+/* It says, or says again, how many tokens a conversation may have from which some were removed; 0: none may be. */
+void serve_restores_set_longest(int32_t n);
+
 struct serve_restore;
 /* Reads and checks a file of the server's folder for a slot. False with the reason in why[SERVE_TEXT]; else *out is released with
  * serve_restore_end once the server has answered. */

@@ -2,10 +2,12 @@
 #include "serve/saved.h"
 
 #include "base/err.h"
+#include "serve/borders.h"
 #include "serve/compress.h"
 #include "serve/parks.h"
 #include "serve/real.h"
 #include "serve/restores.h"
+#include "serve/stretch.h"
 
 #include <llama.h>
 
@@ -125,57 +127,68 @@ static int get_state(uint8_t **state, uint64_t *n, const struct serve_watched *w
                   : wnw__fail(WNW_E_BACKEND, "libllama gives no state of it");
 }
 
-/* What is written of a slot, and its state, which the caller frees; *n_tokens is 0 where nothing is there. */
-static int take_slot(struct serve_slot_file *file, uint8_t **state, int32_t *n_tokens,
-                     const struct serve_watched *w, int32_t seq, const int32_t *notes, size_t n_notes)
+/* The notes, and where room was made, the positions of the tokens that are left. */
+static int take_notes(struct serve_slot_read *x, const struct serve_watched *w, int32_t seq,
+                      const int32_t *notes, size_t n_notes)
 {
-    *state = NULL;
+    struct serve_slot_file *file = &x->file;
+    file->n_at = !w->unmatched && serve_watched_removed(w, seq) > 0 ? file->n_sequence : 0;
+    x->notes = malloc((n_notes + (size_t)file->n_at) * sizeof *notes + 1);
+    if (!x->notes)
+        return wnw__fail(WNW_E_NOMEM, "no memory for its tokens");
+    memcpy(x->notes, notes, n_notes * sizeof *notes);
+    for (int32_t k = 0; k < file->n_at; k++)
+        x->notes[n_notes + (size_t)k] = serve_watched_at(w, seq, k);
+    return WNW_OK;
+}
+
+/* What is written of a slot, which the caller clears; *n_tokens is 0 where nothing is there. */
+static int take_slot(struct serve_slot_read *x, int32_t *n_tokens, const struct serve_watched *w, int32_t seq,
+                     const int32_t *notes, size_t n_notes)
+{
+    struct serve_slot_file *file = &x->file;
     *n_tokens = 0;
+    memset(x, 0, sizeof *x); /* with what lies between members of the file, since it is written */
     WNW_TRY(check_files());
-    memset(file, 0, sizeof *file); /* with what lies between its members, since it is written */
     file->n_tokens = n_notes;
-    if (!w->unmatched && serve_sequences_removed(&w->sequences, seq) > 0)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "room was made in it, and a file has no place for what was removed");
     WNW_TRY(serve_restore_count(n_tokens, notes, n_notes));
     if (w->unmatched)
         file->n_sequence = *n_tokens;
     else
         describe(file, w, seq);
+    WNW_TRY(take_notes(x, w, seq, notes, n_notes));
     set_model(w->ctx, file->model);
     snprintf(file->fingerprint, sizeof file->fingerprint, "%s", serve_settings()->fingerprint);
     if (*n_tokens > 0)
-        WNW_TRY(get_state(state, &file->state_bytes, w, seq));
-    return serve_restore_check(file, notes, *state);
+        WNW_TRY(get_state(&x->state, &file->state_bytes, w, seq));
+    return serve_restore_check(file, x->notes, x->state);
 }
 
 size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,
                          size_t n_notes)
 {
-    struct serve_slot_file file;
-    uint8_t *state;
+    struct serve_slot_read x;
     size_t bytes = 0;
     int32_t n_tokens;
-    int rc = take_slot(&file, &state, &n_tokens, w, seq, notes, n_notes);
-    rc = rc == WNW_OK ? serve_slot_file_write(&bytes, path, &file, notes, state) : rc;
+    int rc = take_slot(&x, &n_tokens, w, seq, notes, n_notes);
+    rc = rc == WNW_OK ? serve_slot_file_write(&bytes, path, &x.file, x.notes, x.state) : rc;
     if (rc != WNW_OK)
         fprintf(stderr, "winnow: slot %d cannot be saved: %s\n", (int)seq, wnw_last_error());
-    free(state);
+    serve_slot_read_clear(&x);
     return bytes;
 }
 
 void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, int32_t seq,
                       const int32_t *notes, size_t n_notes)
 {
-    struct serve_slot_read slot = {0};
+    struct serve_slot_read slot;
     int32_t n_tokens;
     if (replaced && !w->unmatched && serve_settings()->park_ratio > 0.0)
         serve_compress_parked(w, seq);
-    int rc = take_slot(&slot.file, &slot.state, &n_tokens, w, seq, notes, n_notes);
-    if (rc == WNW_OK && n_tokens > 0 && !(slot.notes = malloc(n_notes * sizeof *notes)))
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for its tokens");
+    int rc = take_slot(&slot, &n_tokens, w, seq, notes, n_notes);
+    if (rc == WNW_OK && !serve_borders_save(&slot, w, seq, n_tokens))
+        rc = wnw__fail(WNW_E_NOMEM, "no memory for the borders of its turns");
     if (rc == WNW_OK && n_tokens > 0) {
-        memcpy(slot.notes, notes, n_notes * sizeof *notes);
         serve_park_give(ticket, &slot);
         return;
     }
@@ -184,13 +197,19 @@ void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, in
     serve_slot_read_clear(&slot);
 }
 
-/* The tokens of a slot, [*n], which the caller frees; NULL: not all are known, or no memory. */
+/* The tokens of a slot as the server notes them, [*n], which the caller frees; NULL: not all are known, or no memory. */
 static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *n)
 {
     int32_t n_known;
     const int32_t *ids = serve_watched_tokens(w, seq, &n_known);
+    const int32_t n_removed = serve_watched_removed(w, seq);
+    if (w->unmatched)
+        n_known = REAL(llama_memory_seq_pos_max)(llama_get_memory(w->ctx), seq) + 1;
     bool known = n_known > 0 && n_known >= w->held[seq].n_unknown;
-    *n = (size_t)n_known;
+    *n = (size_t)(n_known + n_removed);
+    if (n_removed > 0 || w->unmatched)
+        ids = serve_stretch_said(w, seq, n_known + n_removed);
+    known = known && ids;
     for (size_t i = 0; known && i < *n; i++)
         known = ids[i] >= 0;
     int32_t *copy = known ? malloc(*n * sizeof *copy) : NULL;
@@ -201,19 +220,22 @@ static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *
 
 void serve_saved_park_all(struct serve_watched *w)
 {
-    for (int32_t seq = 0; seq < w->n_slots && !w->unmatched; seq++) {
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
         struct serve_slot_read slot = {0};
         struct serve_park_about about;
+        int32_t *notes;
         size_t n;
         int32_t n_tokens;
         if (!serve_slots_take_prompt(seq, &about))
             continue;
-        slot.notes = copy_tokens(w, seq, &n);
-        if (slot.notes && take_slot(&slot.file, &slot.state, &n_tokens, w, seq, slot.notes, n) == WNW_OK)
+        notes = copy_tokens(w, seq, &n);
+        if (notes && take_slot(&slot, &n_tokens, w, seq, notes, n) == WNW_OK &&
+            serve_borders_save(&slot, w, seq, n_tokens))
             serve_parks_put(&about, &slot);
         else
             fprintf(stderr, "winnow: slot %d is not parked: %s\n", (int)seq,
-                    slot.notes ? wnw_last_error() : "it has images, or its tokens are not known");
+                    notes ? wnw_last_error() : "it has images, or its tokens are not known");
+        free(notes);
         serve_slot_read_clear(&slot);
         serve_park_about_clear(&about);
     }
@@ -245,17 +267,35 @@ static bool set_state(const struct serve_watched *w, const struct serve_slot_rea
     return llama_state_seq_set_data(w->ctx, x->state, x->file.state_bytes, seq) > 0;
 }
 
-/* Notes the tokens that a slot has now, unless there are images among them. */
-static void note_tokens(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq)
+/* In the server's own form of notes: a mark, a version and the number of tokens; a number of images follows them. */
+enum { HEAD = 3 };
+
+/* Notes the tokens that are left, and where the server counts them. */
+static bool note_left(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq)
+{
+    const int32_t n = x->file.n_at, *at = x->notes + x->file.n_tokens;
+    const bool headed = x->file.n_tokens > 0 && x->notes[0] < 0;
+    int32_t *ids = malloc((size_t)n * sizeof *ids);
+    for (int32_t k = 0; ids && k < n; k++)
+        ids[k] = x->notes[(headed ? HEAD : 0) + at[k]];
+    const bool good = ids && serve_watched_restored(w, seq, ids, at, n);
+    free(ids);
+    return good && serve_stretch_say(w, seq, 0, x->notes + (headed ? HEAD : 0), at[n - 1] + 1);
+}
+
+/* Notes the tokens that a slot has now, unless there are images among them. False: no memory for what must be known. */
+static bool note_tokens(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq)
 {
     const int32_t n = x->file.n_sequence;
     const uint64_t n_notes = x->file.n_tokens;
-    enum { HEAD = 3 }; /* a mark, a version and the number of tokens; a number of images follows them */
-    if (n_notes == (uint64_t)n)
-        serve_watched_restored(w, seq, x->notes, n);
-    else
-        serve_watched_restored(w, seq, n_notes >= (uint64_t)n + HEAD ? x->notes + HEAD : NULL,
-                               n_notes == (uint64_t)n + HEAD + 1 ? n : 0);
+    if (x->file.n_at > 0)
+        return note_left(w, x, seq);
+    const int32_t *ids = n_notes == (uint64_t)n              ? x->notes
+                         : n_notes == (uint64_t)n + HEAD + 1 ? x->notes + HEAD
+                                                             : NULL;
+    (void)serve_watched_restored(w, seq, ids, NULL, ids ? n : 0);
+    (void)serve_stretch_say(w, seq, 0, ids, ids ? n : 0);
+    return true;
 }
 
 /* Puts what was read into a slot. Returns the file's bytes, 0 on failure. */
@@ -267,13 +307,13 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
         serve_watched_bury(w);
         w->held[seq] = (struct serve_held){0};
     }
-    const bool good = set_state(w, x, seq);
+    w->said[seq].n = 0;
+    serve_borders_restore(w, seq, x);
+    const bool good = note_tokens(w, x, seq) && set_state(w, x, seq);
     if (good)
         memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
     if (!w->unmatched) {
         w->held[seq] = good ? held_of(&x->file) : (struct serve_held){0};
-        if (good)
-            note_tokens(w, x, seq);
         serve_watched_report(w, seq);
         serve_watched_tell(w, false, false);
     }

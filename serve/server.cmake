@@ -36,9 +36,9 @@ set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_
   _ZN7httplib10ThreadPool8shutdownEv _ZN7httplib6Server16set_read_timeoutEll
   _ZN7httplib6Server23set_pre_routing_handlerESt8functionIFNS0_15HandlerResponseERKNS_7RequestERNS_8ResponseEEE _ZN19server_http_context5startEv
   _ZN22server_response_reader9post_taskEO11server_taskb _ZN22server_response_reader10post_tasksEOSt6vectorI11server_taskSaIS1_EEb
-  _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json)
+  _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json _ZNK13server_tokens17get_common_prefixERKS_)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_routes serve/adapters.cpp serve/ask.cpp serve/call.cpp serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp serve/start.cpp)
+set(wnw_routes serve/adapters.cpp serve/ask.cpp serve/call.cpp serve/common_prefix.c serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp serve/start.cpp)
 set(wnw_pages "")
 foreach(page "serve;serve_page" "inspect;serve_inspect_html")
   list(GET page 0 from)
@@ -62,7 +62,7 @@ wnw_names_missing(wnw_missing "${wnw_names}" "" _ZN7httplib6Server24process_and_
 if(wnw_missing)
   message(WARNING "libllama-common does not show ${wnw_missing}: in winnow-llama-server nothing bounds connections and half requests")
 endif()
-wnw_server_program(winnow_server serve/breaks.c serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/inspect.c
+wnw_server_program(winnow_server serve/borders.c serve/breaks.c serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/inspect.c
   serve/look.c serve/park_begin.c serve/plain.c serve/real.c serve/rule.c serve/sample.c serve/saved.c serve/settings.c serve/stretch.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)

@@ -15,7 +15,7 @@
 /* Bytes of a run that is worth leaving out. */
 enum { LEAST_RUN = 32 };
 
-static const char magic[16] = "winnow slot 4\n";
+static const char magic[16] = "winnow slot 5\n";
 enum { MAGIC_NAME = 12 }; /* of its bytes, in front of the version */
 _Static_assert(sizeof((struct serve_slot_file){0}.fingerprint) ==
                    sizeof((struct serve_slot_form){0}.fingerprint),
@@ -66,9 +66,15 @@ static int new_sum(XXH3_state_t **sum)
     return WNW_OK;
 }
 
+/* Bytes of the notes with the positions. */
+static uint64_t note_bytes(const struct serve_slot_file *file)
+{
+    return (file->n_tokens + (uint64_t)file->n_at) * sizeof(int32_t);
+}
+
 static size_t bytes_of(const struct serve_slot_file *file)
 {
-    return sizeof magic + sizeof *file + file->n_tokens * sizeof(int32_t) + file->packed_bytes;
+    return sizeof magic + sizeof *file + note_bytes(file) + file->packed_bytes + file->border_bytes;
 }
 
 /* ---- Writing ---- */
@@ -146,12 +152,13 @@ static int write_state(struct writer *w, struct serve_slot_file *file, const uin
 }
 
 static int write_all(struct writer *w, struct serve_slot_file *file, const int32_t *notes,
-                     const uint8_t *state)
+                     const uint8_t *state, const uint8_t *borders)
 {
     WNW_TRY(gather(w, magic, sizeof magic));
     WNW_TRY(gather(w, file, sizeof *file));
-    WNW_TRY(gather_summed(w, notes, file->n_tokens * sizeof *notes));
+    WNW_TRY(gather_summed(w, notes, note_bytes(file)));
     WNW_TRY(write_state(w, file, state));
+    WNW_TRY(gather_summed(w, borders, file->border_bytes));
     WNW_TRY(flush(w));
     /* Now that it is known what was written. */
     file->sum = sum_of(w->sum, file);
@@ -172,7 +179,7 @@ int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_fil
     w->f.fd = -1;
     int rc = new_sum(&w->sum);
     rc = rc == WNW_OK ? wnw__whole_file_open(&w->f, path) : rc;
-    rc = rc == WNW_OK ? write_all(w, file, notes, state) : rc;
+    rc = rc == WNW_OK ? write_all(w, file, notes, state, NULL) : rc;
     rc = rc == WNW_OK ? wnw__whole_file_commit(&w->f) : rc;
     wnw__whole_file_abort(&w->f);
     XXH3_freeState(w->sum);
@@ -181,8 +188,7 @@ int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_fil
     return rc;
 }
 
-int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_file *file, const int32_t *notes,
-                         const uint8_t *state)
+int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_read *slot)
 {
     struct writer *w = calloc(1, sizeof *w);
     *bytes = NULL;
@@ -191,7 +197,7 @@ int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_file *fil
         return wnw__fail(WNW_E_NOMEM, "no memory to pack a slot");
     w->in_memory = true;
     int rc = new_sum(&w->sum);
-    rc = rc == WNW_OK ? write_all(w, file, notes, state) : rc;
+    rc = rc == WNW_OK ? write_all(w, &slot->file, slot->notes, slot->state, slot->borders) : rc;
     if (rc == WNW_OK) {
         uint8_t *fitting = realloc(w->packed, w->n_packed);
         *bytes = fitting ? fitting : w->packed;
@@ -251,8 +257,9 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
 {
     const uint64_t most_entries = (uint64_t)(file->n_sequence > 0 ? file->n_sequence : 0) *
                                   (uint64_t)(form->n_heads > 0 ? form->n_heads : INT32_MAX);
-    if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || bytes_of(file) != size ||
-        file->n_sequence < 0 || (uint64_t)file->n_sequence > file->n_tokens)
+    if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || file->border_bytes > size ||
+        file->n_sequence < 0 || (uint64_t)file->n_sequence > file->n_tokens ||
+        (file->n_at != 0 && file->n_at != file->n_sequence) || bytes_of(file) != size)
         return wnw__fail(WNW_E_FORMAT, "%s", damaged);
     if (!serve_is_plain(file->fingerprint, sizeof file->fingerprint) || (file->compressed & ~1) != 0 ||
         (file->compressed && !is_by(file)) || file->entries < 0 || (uint64_t)file->entries > most_entries)
@@ -274,16 +281,43 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
     return WNW_OK;
 }
 
+/* Whether positions rise to that of the last noted token. */
+static bool are_positions(const int32_t *at, int32_t n, int32_t n_noted)
+{
+    for (int32_t k = 0; k < n; k++)
+        if (at[k] < (k > 0 ? at[k - 1] + 1 : 0) || at[k] >= n_noted)
+            return false;
+    return n > 0 && at[n - 1] == n_noted - 1;
+}
+
+/* Whether what is left of n_noted tokens can be one slot of this server. */
+static int check_left(const struct serve_slot_file *file, const int32_t *notes, int32_t n_noted, bool several)
+{
+    if (file->n_at == 0)
+        return file->n_sequence == n_noted
+                   ? WNW_OK
+                   : wnw__fail(WNW_E_FORMAT, "%d tokens are noted, and the keys and values of %d are there",
+                               (int)n_noted, (int)file->n_sequence);
+    return !several && are_positions(notes + file->n_tokens, file->n_at, n_noted)
+               ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT, "its positions are not those of %d of %d tokens", (int)file->n_at,
+                           (int)n_noted);
+}
+
 int serve_slot_file_check(const struct serve_slot_file *file, const int32_t *notes, const uint8_t *state,
                           const struct serve_slot_form *form)
 {
-    int32_t n_tokens;
+    int32_t n_noted;
     bool several;
-    WNW_TRY(serve_slot_notes_check(&n_tokens, &several, notes, file->n_tokens, form));
-    if (n_tokens != file->n_sequence)
-        return wnw__fail(WNW_E_FORMAT, "%d tokens are noted, and the keys and values of %d are there",
-                         (int)n_tokens, (int)file->n_sequence);
-    return serve_slot_state_check(state, file->state_bytes, n_tokens, several, form);
+    if (file->n_at > 0 && form->n_longest == 0)
+        return wnw__fail(WNW_E_FORMAT, "tokens were removed from its middle, and this server makes no room; "
+                                       "start it with --when-full compress");
+    WNW_TRY(serve_slot_notes_check(&n_noted, &several, notes, file->n_tokens, form));
+    WNW_TRY(check_left(file, notes, n_noted, several));
+    if (form->n_most > 0 && file->n_sequence > form->n_most)
+        return wnw__fail(WNW_E_FORMAT, "it has %d tokens, and the server's slots have room for %d",
+                         (int)file->n_sequence, (int)form->n_most);
+    return serve_slot_state_check(state, file->state_bytes, file->n_sequence, several, form);
 }
 
 /* ---- Reading ---- */
@@ -333,14 +367,17 @@ static int read_header(struct serve_slot_file *file, FILE *f)
 static int read_rest(struct serve_slot_read *x, FILE *f)
 {
     XXH3_state_t *sum = NULL;
-    x->notes = malloc((size_t)x->file.n_tokens * sizeof *x->notes + 1);
+    x->notes = malloc(note_bytes(&x->file) + 1);
     x->state = malloc((size_t)x->file.state_bytes + 1);
-    int rc = x->notes && x->state ? WNW_OK
-                                  : wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
-                                              (unsigned long long)x->file.state_bytes);
+    x->borders = malloc((size_t)x->file.border_bytes + 1);
+    int rc = x->notes && x->state && x->borders
+                 ? WNW_OK
+                 : wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
+                             (unsigned long long)x->file.state_bytes);
     rc = rc == WNW_OK ? new_sum(&sum) : rc;
-    rc = rc == WNW_OK ? read_summed(f, sum, x->notes, x->file.n_tokens * sizeof *x->notes) : rc;
+    rc = rc == WNW_OK ? read_summed(f, sum, x->notes, note_bytes(&x->file)) : rc;
     rc = rc == WNW_OK ? read_parts(f, sum, x->state, x->file.state_bytes) : rc;
+    rc = rc == WNW_OK ? read_summed(f, sum, x->borders, x->file.border_bytes) : rc;
     if (rc == WNW_OK && sum_of(sum, &x->file) != x->file.sum)
         rc = wnw__fail(WNW_E_FORMAT, "%s", damaged);
     XXH3_freeState(sum);
@@ -368,7 +405,11 @@ int serve_slot_file_read(struct serve_slot_read *out, const char *path, const st
     *out = (struct serve_slot_read){0};
     /* A pipe in the folder would be waited for. */
     WNW_TRY(wnw__open_stream(&f, &size, "slot", path));
-    return read_all(out, f, size, form);
+    WNW_TRY(read_all(out, f, size, form));
+    if (out->file.border_bytes == 0)
+        return WNW_OK;
+    serve_slot_read_clear(out); /* what libllama makes of them is not checked */
+    return wnw__fail(WNW_E_FORMAT, "it is a parked slot: keep it in the folder of --state");
 }
 
 int serve_slot_file_unpack(struct serve_slot_read *out, const uint8_t *bytes, size_t n,
@@ -386,5 +427,6 @@ void serve_slot_read_clear(struct serve_slot_read *x)
 {
     free(x->notes);
     free(x->state);
+    free(x->borders);
     *x = (struct serve_slot_read){0};
 }

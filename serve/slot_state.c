@@ -275,7 +275,7 @@ static bool pass_images(struct reader *r, const int32_t *tokens, uint32_t n_toke
 int serve_slot_notes_check(int32_t *n_tokens, bool *several, const int32_t *notes, size_t n_notes,
                            const struct serve_slot_form *form)
 {
-    const int32_t *tokens = notes;
+    const int32_t *tokens = notes, most = form->n_longest > form->n_most ? form->n_longest : form->n_most;
     uint32_t n = n_notes < INT32_MAX ? (uint32_t)n_notes : UINT32_MAX, n_images = 0;
     bool good = true;
     if (n_notes > 0 && notes[0] == NOTES_MARK) {
@@ -289,9 +289,9 @@ int serve_slot_notes_check(int32_t *n_tokens, bool *several, const int32_t *note
     }
     if (!good || n > INT32_MAX)
         return misfit("its notes are not what llama.cpp's server notes");
-    if (form->n_most > 0 && n > (uint32_t)form->n_most)
+    if (most > 0 && n > (uint32_t)most)
         return wnw__fail(WNW_E_FORMAT, "it has %u tokens, and the server's slots have room for %d", n,
-                         (int)form->n_most);
+                         (int)most);
     for (uint32_t i = 0; i < n; i++)
         WNW_TRY(check_token(tokens[i], form, n_images > 0));
     *n_tokens = (int32_t)n;

@@ -28,6 +28,8 @@ struct serve_slot_form {
     char fingerprint[24]; /* the first digits of the model's, as in the file; "": not known */
     int32_t n_vocab;
     int32_t n_most;         /* tokens of a slot */
+    int32_t
+        n_longest; /* tokens of a conversation in it from which some were removed (stretch.h); 0: none may be */
     int32_t n_cells;        /* of the cache */
     int32_t n_window_cells; /* of the layers with a sliding window; 0: they have n_cells */
     int32_t n_layers;       /* of all caches of keys and values */

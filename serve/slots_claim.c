@@ -43,6 +43,13 @@ static uint64_t free_for(const struct serve_slots *all, const struct serve_waite
     return bits;
 }
 
+/* Whether a prompt that shares n bytes with a slot's goes on with its conversation. What is longer than the context is not given up for its
+ * header, which takes up to a quarter of the context. */
+static bool goes_on(const struct serve_slot *s, size_t n)
+{
+    return s->n_removed == 0 || n > s->key_len / 4;
+}
+
 /* The slot whose last prompt shares the longest beginning with this one. The beginning must be a tenth of this prompt, and no shorter than a
  * parked one. Otherwise the slot that was unused for longest. -1: there is none. */
 static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask, uint64_t from,
@@ -57,7 +64,8 @@ static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask
         if (!(from >> i & 1))
             continue;
         const size_t n = s->key ? serve_common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
-        if (n >= n_parked && (n > most || (n == most && best >= 0 && s->used < all->slot[best].used))) {
+        if (n >= n_parked && goes_on(s, n) &&
+            (n > most || (n == most && best >= 0 && s->used < all->slot[best].used))) {
             most = n;
             best = i;
         }
@@ -102,13 +110,12 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 /* Tokens that are worth parking, and bytes of a prompt that are worth it where the rest of it is used. */
 enum { LEAST_PARKED = 32, LEAST_LOST = 256 };
 
-/* Whether a slot loses a conversation by a request that uses the first n_used bytes of its prompt. A document is in the cache anyway, half a
- * prompt is of no use, and files have no place for where room was made. */
+/* Whether a slot loses a conversation by a request that uses the first n_used bytes of its prompt. A document is in the cache anyway, and half
+ * a prompt is of no use. */
 static bool loses(const struct serve_slots *all, const struct serve_slot *s, size_t n_used)
 {
     const size_t n_lost = s->key_len - n_used;
-    if (!s->key || s->behind > 0 || s->reading || s->n_removed > 0 ||
-        (all->by_request && s->n_tokens < LEAST_PARKED))
+    if (!s->key || s->behind > 0 || s->reading || (all->by_request && s->n_tokens < LEAST_PARKED))
         return false;
     return n_lost > LEAST_LOST || n_lost > s->key_len / 2;
 }

@@ -3,6 +3,7 @@
 
 #include "serve/compress.h"
 #include "serve/real.h"
+#include "serve/restores.h"
 
 #include <ggml.h>
 #include <llama.h>
@@ -59,6 +60,7 @@ void serve_stretch_open(struct serve_watched *w)
                   most = least((int32_t)REAL(llama_n_ctx_seq)(w->ctx), n_train);
     w->most = why ? 0 : most;
     serve_slots_set_most(w->most, serve_stretch_length(w), why);
+    serve_restores_set_longest(serve_stretch_length(w));
 }
 
 void serve_stretch_close(struct serve_watched *w)
@@ -66,6 +68,7 @@ void serve_stretch_close(struct serve_watched *w)
     if (w->most > 0)
         serve_slots_set_most(0, 0, "the server has a draft model, whose context ends where it did");
     w->most = 0;
+    serve_restores_set_longest(0);
 }
 
 int32_t serve_stretch_length(const struct serve_watched *w)
@@ -73,22 +76,50 @@ int32_t serve_stretch_length(const struct serve_watched *w)
     return w->most <= INT32_MAX / TIMES ? w->most * TIMES : INT32_MAX;
 }
 
+/* ---- What was said ---- */
+
+bool serve_stretch_say(struct serve_watched *w, int32_t seq, int32_t at, const int32_t *ids, int32_t n)
+{
+    struct serve_said *s = &w->said[seq];
+    if ((w->most == 0 && !w->unmatched) || n == 0)
+        return true;
+    if (at > s->n || at + n > s->room) {
+        const int32_t room = at + n > s->room / 2 * 3 ? at + n + 256 : s->room / 2 * 3;
+        int32_t *token = at <= s->n ? realloc(s->token, (size_t)room * sizeof *token) : NULL;
+        if (!token) {
+            s->n = 0; /* tokens are missing */
+            return false;
+        }
+        s->token = token;
+        s->room = room;
+    }
+    memcpy(s->token + at, ids, (size_t)n * sizeof *ids);
+    s->n = at + n;
+    return true;
+}
+
+const int32_t *serve_stretch_said(const struct serve_watched *w, int32_t seq, int32_t n)
+{
+    return n <= w->said[seq].n ? w->said[seq].token : NULL;
+}
+
 /* ---- Positions ---- */
 
 int32_t serve_stretch_pos(const struct serve_watched *w, int32_t seq, int32_t at)
 {
-    const struct serve_sequence *q = &w->sequences.of[seq];
-    int32_t from = 0, to = q->n;
-    if (w->most == 0 || at < 0 || q->n == 0)
+    /* Positions of a slot in the cache are 0, 1, 2 ... */
+    const int32_t n = w->held[seq].n_unknown + w->sequences.of[seq].n;
+    int32_t from = 0, to = n;
+    if (w->most == 0 || at < 0 || n == 0)
         return at;
     while (from < to) {
         const int32_t k = from + (to - from) / 2;
-        if (q->at[k] < at)
+        if (serve_watched_at(w, seq, k) < at)
             from = k + 1;
         else
             to = k;
     }
-    return from < q->n ? q->pos[from] : q->pos[q->n - 1] + 1;
+    return from;
 }
 
 static int32_t sequence_of(const struct serve_row *row)
@@ -246,7 +277,7 @@ static bool shrink(struct serve_watched *w, const struct middle *m)
 static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const int32_t n_left = least(most / 2, most - n), header = serve_compress_header(w, seq);
+    const int32_t n_left = least(most / 2, most - 1 - n), header = serve_compress_header(w, seq);
     struct middle m = {.seq = seq, .from = header > LEAST_HEADER ? header : LEAST_HEADER};
     if (2 * m.from > n_left) {
         fprintf(stderr,
@@ -258,6 +289,42 @@ static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
     m.to = q->n - n_last;
     m.n_kept = n_left - m.from - n_last;
     return m.to - m.from > m.n_kept && shrink(w, &m);
+}
+
+/* ---- What came from a file ---- */
+
+/* Learns the cells of a slot that was restored: a token after it sees them all. It is removed again. */
+static void learn(struct serve_watched *w, int32_t seq)
+{
+    const llama_pos pos = w->held[seq].n_unknown;
+    struct serve_batch rows = {0};
+    struct llama_batch_ext *batch = llama_batch_ext_init(w->ctx);
+    const int32_t token =
+        w->restored[seq].n > 0 && w->restored[seq].token[0] > 0 ? w->restored[seq].token[0] : 0;
+    bool good = batch && REAL(llama_batch_ext_add_token)(batch, seq, token) == 0 &&
+                REAL(llama_batch_ext_set_pos)(batch, 0, &pos);
+    serve_batch_add(&rows, 0, seq, token);
+    good = good && rows.n == 1;
+    if (good) {
+        rows.row[0].pos = pos;
+        rows.row[0].at = pos + serve_watched_removed(w, seq);
+        w->running = &rows;
+        w->at = 0;
+        good = REAL(llama_process)(w->ctx, LLAMA_PROCESS_TYPE_DECODE, batch) == 0;
+        w->running = NULL;
+        llama_synchronize(w->ctx);
+        REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, pos, -1);
+        serve_sequences_rm(&w->sequences, seq, pos, -1);
+    }
+    if (good && w->held[seq].n_unknown == 0) {
+        w->held[seq].recount = false;
+        serve_watched_count(w, seq);
+        serve_watched_report(w, seq);
+    }
+    serve_watched_bury(w);
+    if (batch)
+        REAL(llama_batch_ext_free)(batch);
+    free(rows.row);
 }
 
 /* ---- When ---- */
@@ -299,8 +366,12 @@ bool serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
     if (w->most == 0)
         return true;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
-        const int32_t n = serve_batch_rows_of(b, seq).n;
-        if (n > 0 && w->sequences.of[seq].n + n > w->most && may(w, seq))
+        const int32_t n = serve_batch_rows_of(b, seq).n, n_held = w->sequences.of[seq].n;
+        const int32_t n_unknown = n_held == 0 ? w->held[seq].n_unknown : 0;
+        if (n > 0 && n_unknown > 0 && (n_unknown + n >= w->most || n_free(w) < b->n) && n_free(w) > 0)
+            learn(w, seq);
+        /* A cell is left free, so that a slot that comes from a file can have a token after it. */
+        if (n > 0 && w->sequences.of[seq].n + n >= w->most && may(w, seq))
             (void)make(w, seq, n, w->most);
     }
     if (n_free(w) >= b->n)

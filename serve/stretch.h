@@ -16,8 +16,14 @@ struct llama_batch_ext;
 void serve_stretch_open(struct serve_watched *w);
 /* Makes no room from now on: a draft model counts the same positions, and has no room for more. */
 void serve_stretch_close(struct serve_watched *w);
-/* Tokens that a conversation may have at most. */
+/* Tokens that a conversation may have at most; 0 where no room is made. */
 int32_t serve_stretch_length(const struct serve_watched *w);
+
+/* Notes tokens of a slot's conversation from the position `at` of the server's on: those that are removed later have no other place. False: no
+ * memory, and they are not known. */
+bool serve_stretch_say(struct serve_watched *w, int32_t seq, int32_t at, const int32_t *ids, int32_t n);
+/* The first n tokens of it; NULL: not all are known. */
+const int32_t *serve_stretch_said(const struct serve_watched *w, int32_t seq, int32_t n);
 
 /* Makes room for a batch. False: slots without a request hold what it needs, and the server is to clear one. */
 bool serve_stretch_make(struct serve_watched *w, const struct serve_batch *b);

@@ -150,7 +150,7 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
                                                     .behind = s->behind,
                                                     .reading = s->reading,
                                                     .unnoted = s->unnoted,
-                                                    .n_removed = serve_sequences_removed(&w->sequences, seq),
+                                                    .n_removed = serve_watched_removed(w, seq),
                                                     .compressed_by = s->compressed ? &s->by : NULL});
 }
 
@@ -163,13 +163,44 @@ bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n)
     return had_more;
 }
 
-void serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, int32_t n)
+static int32_t *copy_of(const int32_t *x, int32_t n)
 {
-    free(w->restored[seq]);
-    w->restored[seq] = n > 0 ? malloc((size_t)n * sizeof *ids) : NULL;
-    w->n_restored[seq] = w->restored[seq] ? n : 0;
-    if (w->n_restored[seq] > 0)
-        memcpy(w->restored[seq], ids, (size_t)n * sizeof *ids);
+    int32_t *copy = x && n > 0 ? malloc((size_t)n * sizeof *x) : NULL;
+    if (copy)
+        memcpy(copy, x, (size_t)n * sizeof *x);
+    return copy;
+}
+
+bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, const int32_t *at,
+                            int32_t n)
+{
+    struct serve_restored *r = &w->restored[seq];
+    const struct serve_restored new = {.token = copy_of(ids, n), .at = copy_of(at, n), .n = n};
+    const bool good = n == 0 || (new.token && (new.at || !at));
+    free(r->token);
+    free(r->at);
+    *r = good ? new : (struct serve_restored){0};
+    if (!good) {
+        free(new.token);
+        free(new.at);
+    }
+    return good;
+}
+
+int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k)
+{
+    const int32_t n_unknown = w->held[seq].n_unknown;
+    if (k >= n_unknown)
+        return w->sequences.of[seq].at[k - n_unknown];
+    return w->restored[seq].at && k < w->restored[seq].n ? w->restored[seq].at[k] : k;
+}
+
+int32_t serve_watched_removed(const struct serve_watched *w, int32_t seq)
+{
+    const int32_t n_unknown = w->held[seq].n_unknown;
+    if (w->sequences.of[seq].n > 0 || n_unknown == 0)
+        return serve_sequences_removed(&w->sequences, seq);
+    return serve_watched_at(w, seq, n_unknown - 1) - (n_unknown - 1);
 }
 
 /* Marks the cells of a head that no sequence has. */
@@ -445,7 +476,9 @@ void serve_unwatch(struct serve_watched *w)
     memset(w->held, 0, sizeof w->held);
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         serve_watched_drop_sample(w, i);
-        serve_watched_restored(w, i, NULL, 0);
+        (void)serve_watched_restored(w, i, NULL, NULL, 0);
+        free(w->said[i].token);
+        w->said[i] = (struct serve_said){0};
         wnw_policy_free(w->rule[i].policy);
     }
     memset(w->rule, 0, sizeof w->rule);

@@ -48,6 +48,19 @@ struct serve_break {
     int32_t before[SERVE_BREAK], was[SERVE_BREAK]; /* tokens in front of `at`, and from it on */
 };
 
+/* States to which a slot can be gone back (borders.h), by their number of tokens. */
+enum { SERVE_BORDERS = 8 };
+struct serve_borders {
+    const void *tokens; /* the server's, of the slot; NULL: not known yet */
+    bool restored;      /* the server has no borders of it */
+    int32_t n;
+    struct serve_border {
+        int32_t n_tokens;
+        size_t bytes;
+        uint8_t *state; /* owned */
+    } of[SERVE_BORDERS];
+};
+
 struct serve_watched {
     struct llama_context *ctx; /* NULL: none yet */
     wnw_bridge *cache;
@@ -70,8 +83,16 @@ struct serve_watched {
     wnw_bridge_sample *sample[SERVE_MAX_SLOTS]; /* of the prompt that is being read; NULL: none was fed */
     struct serve_slot_read reading;             /* from a file, between the server's two calls for it */
     struct serve_break breaks[SERVE_MAX_SLOTS];
-    int32_t *restored[SERVE_MAX_SLOTS]; /* [n_restored] tokens that came from a file, until their cells are known; owned */
-    int32_t n_restored[SERVE_MAX_SLOTS];
+    struct serve_restored {
+        int32_t *token, *at; /* [n] and where the server counts them, NULL: at 0, 1, 2 ...; owned */
+        int32_t n;
+    } restored[SERVE_MAX_SLOTS]; /* tokens that came from a file, until their cells are known */
+    struct serve_said {
+        int32_t *token, n, room;
+    } said[SERVE_MAX_SLOTS]; /* all tokens of the conversations, where room may be made (stretch.h); owned */
+    struct serve_borders borders[SERVE_MAX_SLOTS];
+    const void *compared; /* tokens that the server compared last, until it is known whose they are */
+    int32_t goes_back_seq, goes_back_to; /* the border to which the server was told to go back, 0: none */
     bool dead_cells_unknown;   /* cells of a state from a file are dead, and nobody has learnt which */
     int32_t n_purges;          /* times that room was asked for, since some was made */
     bool *marked;              /* [n_cells] scratch */
@@ -103,8 +124,12 @@ void serve_watched_report(struct serve_watched *w, int32_t seq);
 void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool failed_one);
 /* The sequence holds n tokens at most of those that came from a file and whose cells are not known. Whether it had more. */
 bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n);
-/* Takes note of the tokens that a slot has from a file: the first n of ids, or with n = 0 none. */
-void serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, int32_t n);
+/* Takes note of the tokens that a slot has from a file, and with at != NULL of where the server counts them; with n = 0 of none. False: no memory. */
+bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, const int32_t *at,
+                            int32_t n);
+/* Where the server counts token k of a slot; and how many more tokens it counts than the slot has. Also before its cells are known. */
+int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k);
+int32_t serve_watched_removed(const struct serve_watched *w, int32_t seq);
 /* The tokens of a slot, as far as they are known, [*n]; -1 for those that are not. Until its cells are known, those of the file that it came from. */
 static inline const int32_t *serve_watched_tokens(const struct serve_watched *w, int32_t seq, int32_t *n)
 {
@@ -113,8 +138,8 @@ static inline const int32_t *serve_watched_tokens(const struct serve_watched *w,
         *n = w->sequences.of[seq].n;
         return w->sequences.of[seq].token;
     }
-    *n = n_unknown < w->n_restored[seq] ? n_unknown : w->n_restored[seq];
-    return w->restored[seq];
+    *n = n_unknown < w->restored[seq].n ? n_unknown : w->restored[seq].n;
+    return w->restored[seq].token;
 }
 /* Gives back the sample of a slot's prompt. */
 void serve_watched_drop_sample(struct serve_watched *w, int32_t seq);

@@ -19,6 +19,7 @@ static struct serve_slot_form form_of(int kind)
     struct serve_slot_form form = {.model = {7, 8},
                                    .n_vocab = 100,
                                    .n_most = 64,
+                                   .n_longest = kind & PARTS ? 0 : 200,
                                    .n_cells = 64,
                                    .n_window_cells = kind & WINDOW ? 6 : 0,
                                    .n_layers = kind & WINDOW ? 3 : 2,
@@ -63,6 +64,11 @@ static void look(struct serve_slot_read *x, const struct serve_slot_form *form)
     fuzz_require(x->file.n_sequence >= 0 && x->file.n_sequence <= form->n_cells, "more tokens than cells");
     fuzz_require(strlen(x->file.by.recipe) < sizeof x->file.by.recipe || !x->file.compressed,
                  "a recipe without end");
+    for (int32_t k = 0; k < x->file.n_at; k++) {
+        const int32_t *at = x->notes + x->file.n_tokens + k;
+        fuzz_require(*at >= k && (uint64_t)*at < x->file.n_tokens && (k == 0 || *at > at[-1]),
+                     "positions that do not rise");
+    }
     if (x->file.n_sequence == 0)
         return;
     uint8_t *copy = malloc(n + 1);

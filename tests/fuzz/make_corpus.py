@@ -370,11 +370,11 @@ def cache(n_tokens, n_cells, rows, extra=b"", turned=False):
     return out
 
 
-def slot(kind, notes, n_tokens, state, recipe=b"keydiff"):
+def slot(kind, notes, n_tokens, state, recipe=b"keydiff", at=()):
     parts = struct.pack("<QQ", len(state), 0) + state if state else b""
-    head = struct.pack("<QQ24sQQQqii512siiqdQi4x", 7, 8, b"", len(notes), len(state), len(parts), n_tokens, n_tokens, 1, recipe, 1, 0, 5, 0.0, 0, min(1, n_tokens))
+    head = struct.pack("<QQ24sQQQQqiii4x512siiqdQi4x", 7, 8, b"", len(notes), len(state), len(parts), 0, n_tokens, n_tokens, 1, len(at), recipe, 1, 0, 5, 0.0, 0, min(1, n_tokens))
     # The target sets the checksum.
-    return bytes([kind | 1]) + b"winnow slot 4\n\0\0" + head + bytes(8) + struct.pack(f"<{len(notes)}i", *notes) + parts
+    return bytes([kind | 1]) + b"winnow slot 5\n\0\0" + head + bytes(8) + struct.pack(f"<{len(notes) + len(at)}i", *notes, *at) + parts
 
 
 def park(key, image, recipe=b"keydiff", sealed=1, fingerprint=b"7f"):
@@ -407,6 +407,8 @@ def slots():
     yield "recurrent", slot(4, packed, 8, start + cache(8, 8, rows) + struct.pack("<IiI", 1, 7, 0) + b"state")
     yield "parts", slot(8, packed, 8, start + cache(8, 8, rows, extra=bytes(12)))
     yield "unknown", slot(16, packed, 8, start + cache(8, 8, [(12, 20)]))
+    yield "removed", slot(0, list(range(20, 60)), 8, start + cache(8, 8, rows), at=[0, 1, 2, 3, 30, 31, 38, 39])
+    yield "positions", slot(0, list(range(20, 60)), 8, start + cache(8, 8, rows), at=[0, 1, 2, 3, 3, 31, 38, 40])
     yield "empty", slot(0, [-1, 1, 0, 0], 0, b"")
 
 

@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as work:
         for name, answer, read in (("LangChain", "reply.content", "reply.usage_metadata['input_tokens']"),
                                    ("LlamaIndex", "reply.text", "reply.raw.usage.prompt_tokens")):
             scope = {}
-            exec(example(name).replace("127.0.0.1:8080", f"{host}:{port}"), scope)
+            exec(example(name).replace("127.0.0.1:9931", f"{host}:{port}"), scope)
             check(f"{name} has an answer", isinstance(eval(answer, scope), str), scope.get("reply"))
             check(f"{name} named the document", eval(read, scope) > tokens, scope.get("reply"), tokens)
 finish()

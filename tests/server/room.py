@@ -6,7 +6,9 @@ Room is made in the middle, and nothing of what is there is read again; an answe
 shortened is refused, as by a server without it.
 """
 import json
+import os
 import sys
+import tempfile
 
 from llama_server import TINY, Server, at_once, check, finish, ids, nearly_same
 
@@ -149,6 +151,83 @@ with serve(slots=3) as s:
 with serve("--kv-bytes", str(CONTEXT * 1024 * 2)) as s:
     a = chat(s, [{"role": "user", "content": words(700, 9)}], 20)
     check("with --kv-bytes", a.status == 200 and removed(a) > CONTEXT, a.text[:300])
+
+# Conversations from which tokens were removed are parked, and go on: from memory, after a restart, and from saved files.
+def go_on(s, messages, tokens=6, **more):
+    """The answer to a conversation with one more turn, and the conversation after it."""
+    messages = messages + [{"role": "user", "content": words(12, 300 + len(messages))}]
+    a = chat(s, messages, tokens, **more)
+    check("a conversation goes on", a.status == 200, a.text[:300])
+    return a, messages + [{"role": "assistant", "content": a.json["choices"][0]["message"]["content"] or "."}]
+
+
+def grow(s, seed, times=2.5):
+    messages, total = [{"role": "system", "content": words(8, seed)}, {"role": "user", "content": words(12, seed + 50)}, {"role": "assistant", "content": words(2, seed)}], 0
+    while total < times * CONTEXT:
+        a, messages = go_on(s, messages)
+        total = a.json["usage"]["total_tokens"]
+    return a, messages
+
+
+def resumed(a, n_new=CONTEXT // 3):
+    return a.json["timings"]["prompt_n"] < n_new and removed(a) > CONTEXT
+
+
+SHORT = [{"role": "user", "content": "x"}]
+for policy in (("--policy", "keydiff", "--ratio", "0.5"), ("--policy", "knorm", "--budget", "300")):
+    with tempfile.TemporaryDirectory() as folder:
+        with serve("--park", "64M", "--state", folder, policy=policy) as s:
+            first, one = grow(s, 11)
+            gone = removed(first)
+            b, two = grow(s, 12)
+            check("the first is parked", gone > CONTEXT and kv(s)["parked"]["parked"] >= 1 and "passed over" not in s.log(), kv(s), s.log()[-600:])
+            a, one = go_on(s, one)
+            check("it comes back without what was removed", resumed(a) and removed(a) >= gone and kv(s)["parked"]["used"] == 1, a.json["timings"], removed(a), gone, kv(s)["parked"], s.log()[-600:])
+            b, two = go_on(s, two)
+            check("and so does the second", resumed(b), b.json["timings"], s.log()[-600:])
+            for t in range(12):  # room is made again in what came back
+                a, one = go_on(s, one)
+                b, two = go_on(s, two)
+            check("both go on in turn", resumed(a) and resumed(b) and removed(a) > gone + CONTEXT // 4, removed(a), removed(b), gone)
+            long = chat(s, one + [{"role": "user", "content": words(300, 5)}], 4)  # more than the slot has room for, at once
+            check("a long turn after it came back", long.status == 200 and removed(long) > removed(a) and long.json["timings"]["cache_n"] > 2 * CONTEXT, long.text[:300], s.log()[-600:])
+            b, two = go_on(s, two)
+            status = s.stop()
+            check("SIGTERM ends it", status == 0, status)
+        with serve("--park", "64M", "--state", folder, policy=policy) as s:
+            a, two = go_on(s, two)
+            check("after a restart what the slot held goes on", resumed(a) and removed(a) >= removed(b), a.json["timings"], s.log()[-900:])
+            a, one = go_on(s, one)
+            check("and what was parked", resumed(a), a.json["timings"], s.log()[-900:])
+        with serve("--park", "64M", "--state", folder, "--when-full", "refuse", policy=policy) as s:
+            a = chat(s, one)
+            check("a server that makes no room refuses it", a.status == 400 and a.json["error"]["type"] == "exceed_context_size_error", a.text)
+            check("and goes on", chat(s, SHORT).status == 200)
+
+with tempfile.TemporaryDirectory() as folder:
+    save = ("--save", folder)
+    with serve(*save) as s:
+        a, one = grow(s, 11)
+        saved = s.ask("/winnow/slots/0?action=save", {"filename": "one"})
+        check("a slot is saved", saved.status == 200 and os.path.getsize(f"{folder}/one") > 0, saved.text, s.log()[-300:])
+        want, _ = go_on(s, one, logprobs=True)
+    with serve(*save) as s:
+        a = s.ask("/winnow/slots/0?action=restore", {"filename": "one"})
+        check("and restored", a.status == 200 and slot(s)["removed"] > CONTEXT and slot(s)["tokens"] <= CONTEXT, a.text, slot(s), s.log()[-300:])
+        got, _ = go_on(s, one, logprobs=True)
+        check("its answer is the same", resumed(got) and got.json["choices"][0]["message"] == want.json["choices"][0]["message"] and removed(got) == removed(want), got.text[:300], want.text[:300])
+    with serve("--when-full", "refuse", *save) as s:
+        a = s.ask("/winnow/slots/0?action=restore", {"filename": "one"})
+        check("a server that makes no room says so", a.status == 400 and "--when-full compress" in a.text, a.text)
+
+# A chat that has the template alone in common with a long conversation takes another slot.
+with serve("--park", "0", slots=2) as s:
+    a, one = grow(s, 11)
+    at = [i for i in range(2) if slot(s, i).get("removed", 0) > 0]
+    for _ in range(3):
+        chat(s, SHORT)
+    a, one = go_on(s, one)
+    check("the template alone does not give a long conversation up", len(at) == 1 and removed(a) > 0 and a.json["timings"]["prompt_n"] < CONTEXT // 3, at, a.json["timings"], kv(s)["slots"])
 
 # Models whose cells cannot be moved say why.
 with serve(model="tiny-gemma3.gguf") as s:

@@ -5,6 +5,9 @@
 32 clients ask a server of four slots, in streams and at once, with and without a document, with policies of their own; some leave in the middle. No
 request may fail, none may wait while many that came later are served, and when all is quiet memory is what it was after the first tenth. 200 requests
 unless said otherwise; 10000 are for a long run.
+
+Then conversations go on in turn, a quarter as many requests. They are longer than the context and more than the slots, so room is made and slots are parked, in
+memory and in a folder.
 """
 import http.client
 import json
@@ -151,4 +154,66 @@ with tempfile.NamedTemporaryFile("w", suffix=".txt") as notes:
         print(f"{n_requests} requests of {n_clients} clients in {seconds:.0f} s; own memory {before} KiB after {len(first)}, {after} KiB at the end; "
               f"at most {most} later requests were through before another; {kv(s)['compressions']} compressed")
         check("SIGTERM ends it", s.stop() == 0, s.log()[-500:])
+
+# ---- Conversations that last ----
+
+TALKS, CONTEXT, LONGEST = 12, 512, 5
+
+
+class Talker(threading.Thread):
+    """Goes on with some conversations in turn; one that has grown long begins again."""
+
+    def __init__(self, s, seeds, n):
+        super().__init__()
+        self.s, self.seeds, self.n = s, list(seeds), n
+        self.faults, self.removed, self.begun = [], 0, 0
+
+    def begin(self, seed):
+        self.begun += 1
+        return [{"role": "system", "content": words(6, seed)}]
+
+    def run(self):
+        random_here = random.Random(self.seeds[0])
+        talks = {seed: self.begin(seed) for seed in self.seeds}
+        for k in range(self.n):
+            seed = self.seeds[k % len(self.seeds)]
+            talk = talks[seed]
+            talk.append({"role": "user", "content": words(random_here.choice([4, 8, 16]), random_here.randrange(1000))})
+            a = self.s.ask("/v1/chat/completions", {"messages": talk, "max_tokens": random_here.choice([1, 4, 12]), "temperature": 0, "ignore_eos": True})
+            if a.status != 200:
+                self.faults.append(a.text[:300])
+                return
+            talk.append({"role": "assistant", "content": a.json["choices"][0]["message"]["content"] or "."})
+            self.removed = max(self.removed, int(a.headers.get("X-Winnow-Removed", 0)))
+            if a.json["usage"]["total_tokens"] > LONGEST * CONTEXT:
+                talks[seed] = self.begin(seed)
+
+
+def talk_all(s, n):
+    talkers = [Talker(s, range(k, TALKS, 4), n // 4) for k in range(4)]
+    for t in talkers:
+        t.start()
+    for t in talkers:
+        t.join()
+    return talkers
+
+
+n_talk = max(n_requests // 4, 40)
+with tempfile.TemporaryDirectory() as folder, Server([winnow, "serve", "-m", f"{TINY}/tiny-llama.gguf", "--port", "0", "--slots", "3", "--context", str(CONTEXT), "--policy", "keydiff",
+                                                      "--ratio", "0.5", "--park", "2M", "--park-disk", "4M", "--state", folder, "--", "-t", "1"]) as s:
+    started = time.monotonic()
+    first = talk_all(s, n_talk // 4)
+    before = resident(s)
+    rest = talk_all(s, n_talk - n_talk // 4)
+    after, now = resident(s), kv(s)["parked"]
+    faults = [x for t in first + rest for x in t.faults]
+    check("no turn failed", not faults, faults[:3], s.log()[-600:])
+    check("conversations are parked and come back", now["parked"] > 0 and now["used"] > 0, now)
+    check("parked ones keep their limits", now["bytes"] <= now["bytes_most"] and until(lambda: kv(s)["parked"]["disk_bytes"] <= 4 << 20), now)
+    check("memory of long conversations is flat", after - before < 16384, before, after)
+    if n_requests >= 1000:
+        check("conversations are longer than the context", max(t.removed for t in rest) > CONTEXT)
+    print(f"{n_talk} turns of {TALKS} conversations in {time.monotonic() - started:.0f} s; own memory {before} KiB after a quarter, {after} KiB at the end; "
+          f"at most {max(t.removed for t in first + rest)} tokens removed from one; {now['parked']} times parked, {now['used']} times back")
+    check("SIGTERM ends this one", s.stop() == 0, s.log()[-500:])
 finish()

@@ -333,7 +333,7 @@ static void test_notes(void **state)
 /* A slot of nine tokens that a test changes. */
 struct slot {
     struct serve_slot_file file;
-    int32_t notes[9];
+    int32_t notes[64]; /* 9 tokens, and what a test adds */
     struct state *state;
 };
 
@@ -404,7 +404,7 @@ static void test_files(void **state)
     assert_string_equal(read.file.by.recipe, "knorm");
     assert_int_equal(read.file.state_bytes, x.state->n);
     assert_memory_equal(read.state, x.state->bytes, x.state->n);
-    assert_memory_equal(read.notes, x.notes, sizeof x.notes);
+    assert_memory_equal(read.notes, x.notes, 9 * sizeof *x.notes);
     serve_slot_read_clear(&read);
     /* Any byte that is another one, which its size and its parts do not tell. */
     for (size_t at = 0; at < n; at += at < 1100 ? 8 : 37) {
@@ -498,6 +498,107 @@ static void test_headers(void **state)
     write_slot(path, &x);
     assert_false(takes(path, &form));
     assert_non_null(strstr(wnw_last_error(), "more than 9 tokens"));
+    free(x.state);
+    unlink(path);
+}
+
+/* Nine tokens that are left of thirty. */
+static const int32_t left_at[9] = {0, 1, 2, 8, 9, 20, 27, 28, 29};
+
+static void slot_of_thirty(struct slot *x)
+{
+    slot_new(x);
+    for (int32_t i = 0; i < 30; i++)
+        x->notes[i] = 10 + i;
+    memcpy(x->notes + 30, left_at, sizeof left_at);
+    x->file.n_tokens = 30;
+    x->file.n_at = 9;
+}
+
+/* Slots in which room was made: a server that makes room as well takes them. */
+static void test_removed(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/winnow-slot-XXXXXX";
+    struct serve_slot_form form = form_of(&good);
+    struct serve_slot_read read;
+    struct slot x;
+    static const struct {
+        int32_t k, at;
+    } wrong[] = {{0, -1}, {3, 2}, {3, 1}, {4, 20}, {8, 28}, {8, 30}, {7, 26}};
+    test_file_new(path);
+    slot_of_thirty(&x);
+    form.n_most = 9;
+    form.n_longest = 30;
+    write_slot(path, &x);
+    assert_int_equal(serve_slot_file_read(&read, path, &form), WNW_OK);
+    assert_int_equal(read.file.n_at, 9);
+    assert_memory_equal(read.notes, x.notes, 39 * sizeof *x.notes);
+    serve_slot_read_clear(&read);
+    form.n_longest = 29;
+    assert_false(takes(path, &form));
+    form.n_longest = 0;
+    assert_false(takes(path, &form));
+    form.n_longest = 30;
+    form.n_most = 8;
+    assert_false(takes(path, &form));
+    assert_non_null(strstr(wnw_last_error(), "room for 8"));
+    form.n_most = 1000;
+    form.n_longest = 0;
+    assert_false(takes(path, &form));
+    assert_non_null(strstr(wnw_last_error(), "--when-full compress"));
+    form.n_longest = 1000;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        x.notes[30 + wrong[i].k] = wrong[i].at;
+        write_slot(path, &x);
+        if (takes(path, &form))
+            fail_msg("positions %d are taken", (int)i);
+        x.notes[30 + wrong[i].k] = left_at[wrong[i].k];
+    }
+    x.file.n_at = 8;
+    write_slot(path, &x);
+    assert_false(takes(path, &form));
+    x.file.n_at = -9;
+    x.file.n_tokens = 39;
+    write_slot(path, &x);
+    assert_false(takes(path, &form));
+    free(x.state);
+    unlink(path);
+}
+
+/* Parked slots have states that libllama alone understands: they are read from memory and never from a file that somebody names. */
+static void test_borders(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/winnow-slot-XXXXXX";
+    const struct serve_slot_form form = form_of(&good);
+    static uint8_t borders[] = "two states";
+    struct serve_slot_read slot = {0}, read;
+    struct slot x;
+    uint8_t *bytes;
+    size_t n;
+    slot_new(&x);
+    slot.file = x.file;
+    slot.file.border_bytes = sizeof borders;
+    slot.notes = x.notes;
+    slot.state = x.state->bytes;
+    slot.borders = borders;
+    assert_int_equal(serve_slot_file_pack(&bytes, &n, &slot), WNW_OK);
+    assert_int_equal(serve_slot_file_unpack(&read, bytes, n, &form), WNW_OK);
+    assert_int_equal(read.file.border_bytes, sizeof borders);
+    assert_memory_equal(read.borders, borders, sizeof borders);
+    serve_slot_read_clear(&read);
+    test_file_new(path);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    assert_false(takes(path, &form));
+    assert_non_null(strstr(wnw_last_error(), "--state"));
+    bytes[n - 3] ^= 1;
+    assert_int_equal(serve_slot_file_unpack(&read, bytes, n, &form), WNW_E_FORMAT);
+    assert_int_equal(serve_slot_file_unpack(&read, bytes, n - 1, &form), WNW_E_FORMAT);
+    free(bytes);
     free(x.state);
     unlink(path);
 }
@@ -598,7 +699,8 @@ int main(void)
         cmocka_unit_test(test_order),           cmocka_unit_test(test_notes),
         cmocka_unit_test(test_files),           cmocka_unit_test(test_headers),
         cmocka_unit_test(test_files_of_models), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_several_writers),
+        cmocka_unit_test(test_several_writers), cmocka_unit_test(test_removed),
+        cmocka_unit_test(test_borders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
