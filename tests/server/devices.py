@@ -197,6 +197,8 @@ refused("too few layers", 2, r"'2,1' are 3 layers, and this model has 4", "--dev
 refused("one number for two devices", 2, r"has 1 numbers, and --devices names 2", "--devices", f"cpu,{here}", "--layers", "4")
 refused("a number of nothing", 2, r"at least 1 for each device", "--devices", f"cpu,{here}", "--layers", "0,4")
 refused("a policy that sums up attention", 2, r"h2o needs .* cannot be had on WINNOW0.*auto and snapkv work", "--devices", "cpu", "--policy", "h2o")
+off = subprocess.run(command("--devices", "cpu", rest=("-fa", "off")), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+check("no flash attention", off.returncode == 2 and off.stderr.count("without flash attention the keys and values stay") == 1, off.returncode, off.stderr[-800:])
 refused("layers of no device", 2, r"shares layers out among --devices", "--layers", "4")
 workers[0].end()
 finish()
