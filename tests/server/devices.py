@@ -5,6 +5,7 @@
 Around the CPU, around a worker, and around both: the default policy, documents, slots in files, parked conversations and streams are what they are
 on the device WINNOW. What cannot be had is one sentence and an exit code, and a worker that dies does not end the server.
 """
+import contextlib
 import json
 import re
 import socket
@@ -177,10 +178,11 @@ class OtherVersion:
 
     @staticmethod
     def pass_on(source, to, changes):
-        while data := source.recv(1 << 16):
-            if changes and len(data) > 8:  # the size of the answer comes before the version
-                data, changes = data[:8] + bytes([data[8] + 1]) + data[9:], False
-            to.sendall(data)
+        with contextlib.suppress(OSError):  # the other direction has closed both
+            while data := source.recv(1 << 16):
+                if changes and len(data) > 8:  # the size of the answer comes before the version
+                    data, changes = data[:8] + bytes([data[8] + 1]) + data[9:], False
+                to.sendall(data)
         to.close()
 
 
