@@ -10,6 +10,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
+#include "cli/serve_chunk.h"
 #include "cli/serve_documents.h"
 #include "cli/serve_rest.h"
 #include "winnow_bridge.h"
@@ -210,7 +211,7 @@ static void drop_unwatched(void)
 
 /* What the server's constructor reads (serve/config.c). */
 static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles,
-                           const char *fingerprint, const char *files)
+                           const char *fingerprint, const char *files, const char *chunk)
 {
     struct app_text documents = {0}, names = {0};
     char budget[32] = "", ratio[32] = "", bytes[32] = "", park[32] = "", disk[32] = "", park_ratio[32] = "";
@@ -230,6 +231,7 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
                                     {"WINNOW_SERVE_BUDGET", budget},
                                     {"WINNOW_SERVE_RATIO", ratio},
                                     {"WINNOW_SERVE_KV_BYTES", bytes},
+                                    {"WINNOW_SERVE_CHUNK", chunk},
                                     {"WINNOW_SERVE_SAVES", args->save},
                                     {"WINNOW_SERVE_PARK", park},
                                     {"WINNOW_SERVE_PARK_DISK", disk},
@@ -362,13 +364,16 @@ int cli_serve(const struct app_args *app)
     const struct cli_args *args = (const struct cli_args *)app;
     struct app_text profiles = {0}, files = {0};
     struct cli_devices devices = {.n = 0};
-    char server[4096], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL, *recipe = NULL;
+    char server[4096], chunk[CLI_SERVE_CHUNK], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL,
+                                               *recipe = NULL;
     bool stored = false;
     int rc = find_server(server, sizeof server);
     if (rc == APP_OK)
         rc = find_recipe(&recipe, args);
     if (rc == APP_OK)
         rc = check(args, recipe);
+    if (rc == APP_OK)
+        rc = cli_serve_chunk(chunk, args, recipe);
     if (rc == APP_OK)
         rc = app_model_path(&model, app->model);
     if (rc == APP_OK && access(model, R_OK) != 0)
@@ -389,7 +394,7 @@ int cli_serve(const struct app_args *app)
     if (rc == APP_OK)
         rc = add_own_profiles(&profiles, model);
     if (rc == APP_OK)
-        rc = set_environment(args, recipe, profiles.s, fingerprint, files.s);
+        rc = set_environment(args, recipe, profiles.s, fingerprint, files.s, chunk);
     if (rc == APP_OK) {
         say_policy(args, recipe);
         rc = start(args, server, model, &devices);

@@ -72,6 +72,16 @@ static void read_size(wnw_size *size)
         refuse_value("WINNOW_SERVE_RATIO", "a number of at least 0 and less than 1");
 }
 
+/* The command has parsed it. */
+static int32_t chunk_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    int64_t n = -1;
+    if (text && *text && (!app_parse_int(&n, text) || n < 0 || n > INT32_MAX))
+        refuse_value(variable, "a whole number from 0 to 2147483647");
+    return (int32_t)n;
+}
+
 /* ---- Parked prompts ---- */
 
 #define BYTES_FORM "a whole number of bytes from 0 to 4294967296G; K, M or G behind it are powers of 1024"
@@ -246,6 +256,7 @@ static void read_environment(struct serve_config *config)
     config->cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
                                      "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
                                      "powers of 1024");
+    config->chunk = WNW_SERVE_ROUTES ? chunk_of("WINNOW_SERVE_CHUNK") : 0;
     const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
     config->profiles = text_of("WINNOW_PROFILE");
     config->fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");

@@ -19,6 +19,8 @@ struct serve_config {
     wnw_policy_facts facts;  /* what is known of all prompts, for "auto" */
     wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
+    /* tokens of a prompt after which it is compressed while it is read; 0: never; -1: where the whole prompt would not fit under the cap */
+    int32_t chunk;
     const char *saves;       /* the folder of saved slots; NULL: they are not saved */
     uint64_t park, park_disk; /* bytes of parked prompts, in memory and on disk */
     const char *state;        /* the folder of parked prompts; NULL: they are in memory alone */

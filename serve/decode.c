@@ -154,6 +154,18 @@ static void finish_prompt(struct serve_watched *w, int32_t seq)
         serve_document_cells_keep(w, seq, stores - 1);
 }
 
+/* Compresses the part of a prompt that was read, by rules that can do that before its end. */
+static void compress_chunk(struct serve_watched *w, int32_t seq)
+{
+    const struct serve_rule *rule = &w->rule[seq];
+    if (rule->want.chunk == 0 || w->held[seq].n_new < rule->want.chunk)
+        return;
+    llama_synchronize(w->ctx);
+    (void)serve_compress(w, seq);
+    if (rule->asks)
+        wnw_bridge_forget_queries(w->cache, w->sequences.of[seq].cell, w->sequences.of[seq].n);
+}
+
 /* Notes what the batch has brought. */
 static void take(struct serve_watched *w, const struct serve_batch *b)
 {
@@ -175,6 +187,8 @@ static void take(struct serve_watched *w, const struct serve_batch *b)
         if (ended) {
             serve_breaks_tell(w, seq, serve_document_cells_shared(w, seq));
             finish_prompt(w, seq);
+        } else if (reads) {
+            compress_chunk(w, seq);
         }
     }
     serve_watched_tell(w, false, false);

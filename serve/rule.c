@@ -14,6 +14,7 @@ int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int
     *out = (struct serve_rule){.want = *want};
     /* What is asked about a document comes later. The rows are the same, and what they need: one keeps less of the end. */
     facts.question_known = serve_slots_stores(seq) == 0;
+    facts.phase = want->chunk > 0 ? WNW_PHASE_CHUNK : WNW_PHASE_END;
     facts.queries_unknown = serve_watched_shares_caches(w);
     int rc = wnw_automatic_choose(&recipe, &of, n, w->held[seq].restored || w->held[seq].unnoted);
     rc = rc == WNW_OK ? serve_want_set(&out->want, recipe, &out->policy) : rc;

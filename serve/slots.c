@@ -48,6 +48,7 @@ void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_re
     all->row_bytes = room->row_bytes;
     all->row_entries = room->row_entries;
     all->n_cells = room->n_cells;
+    all->n_batch = room->n_batch;
     all->n_vocab = room->n_vocab;
     all->most_text = room->most_text;
     all->window_bytes = room->window_bytes;

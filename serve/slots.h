@@ -22,6 +22,7 @@ struct serve_room {
     uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
     int32_t row_entries;   /* entries that a token has in the former */
     int32_t n_cells;       /* tokens that have room in the cache, of all sequences */
+    int32_t n_batch;       /* tokens that the server computes at once, at most */
     int32_t n_vocab;       /* tokens of the vocabulary; 0 = not known */
     uint64_t most_text;    /* bytes of a text that may have room in it; UINT64_MAX: not known */
 };

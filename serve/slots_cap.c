@@ -6,6 +6,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* Tokens of a chunk where none was given, and the fewest. */
+enum { USUAL_CHUNK = 512, LEAST_CHUNK = 128 };
+
 /* What is observed while a request is read: for the server's own rule, for requests that have slots, and for itself. */
 static uint32_t needs_beside(const struct serve_slots *all)
 {
@@ -32,14 +35,6 @@ static uint64_t peak_of_others(const struct serve_slots *all, uint32_t before, u
     return n * (query_bytes(all, after) - query_bytes(all, before));
 }
 
-uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask)
-{
-    const uint32_t before = needs_beside(all), after = before | ask->want.needs;
-    const uint64_t queries = serve_looks_with_all(&ask->want) ? query_bytes(all, after) : 0;
-    return (uint64_t)ask->n_prompt * queries + peak_of_others(all, before, after) +
-           (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all->row_bytes;
-}
-
 /* Documents stay as long as the server runs. */
 static uint64_t documents_take(const struct serve_slots *all)
 {
@@ -52,6 +47,67 @@ static uint64_t documents_take(const struct serve_slots *all)
 static uint64_t always_taken(const struct serve_slots *all)
 {
     return documents_take(all) + all->window_bytes;
+}
+
+/* Bytes of a request whose prompt is compressed at its end. */
+static uint64_t peak_of_whole(const struct serve_slots *all, const struct serve_ask *ask)
+{
+    const uint32_t before = needs_beside(all), after = before | ask->want.needs;
+    const uint64_t queries = serve_looks_with_all(&ask->want) ? query_bytes(all, after) : 0;
+    return (uint64_t)ask->n_prompt * queries + peak_of_others(all, before, after) +
+           (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all->row_bytes;
+}
+
+/* Entries of each head that stay of a prompt of n tokens. What is too little to compress comes on top. */
+static int64_t kept_of(const struct serve_want *want, int64_t n)
+{
+    const int64_t header = want->n_protected < n ? want->n_protected : n;
+    const double share = (double)(n - header) * (1 - want->size.ratio);
+    const int64_t size = want->size.kind == WNW_SIZE_BUDGET ? want->size.budget : (int64_t)share + 1;
+    const int64_t kept = header + size;
+    return kept < n ? kept : n;
+}
+
+/* The same where its prompt is compressed while it is read: what is kept, and what comes until the next time. */
+static uint64_t peak_of_chunks(const struct serve_slots *all, const struct serve_ask *ask, int32_t chunk)
+{
+    const int64_t kept = kept_of(&ask->want, ask->n_prompt), most = kept + chunk + all->n_batch;
+    const int64_t n = most < ask->n_prompt ? most : ask->n_prompt;
+    return (uint64_t)(n + ask->n_predict * ask->n_slots) * all->row_bytes;
+}
+
+/* Bytes that a request could have if there were no other. */
+static uint64_t most_of_one(const struct serve_slots *all)
+{
+    const uint64_t cap = serve_settings()->cap, always = always_taken(all);
+    return always < cap ? cap - always : 0;
+}
+
+/* The largest chunk that fits, where the whole prompt does not; 0: the whole prompt fits. */
+static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve_ask *ask)
+{
+    const uint64_t most = most_of_one(all);
+    if (serve_settings()->cap == 0 || peak_of_whole(all, ask) <= most)
+        return 0;
+    int32_t chunk = USUAL_CHUNK;
+    while (chunk > LEAST_CHUNK && peak_of_chunks(all, ask, chunk) > most)
+        chunk /= 2;
+    return chunk;
+}
+
+int32_t serve_slots_chunk(const struct serve_slots *all, const struct serve_ask *ask)
+{
+    const int32_t chunk = serve_settings()->chunk;
+    const bool sized = ask->want.size.kind == WNW_SIZE_BUDGET || ask->want.size.kind == WNW_SIZE_RATIO;
+    if (chunk == 0 || !ask->want.chunks || !sized || ask->stores > 0 || ask->visits || !all->by_request)
+        return 0;
+    return chunk > 0 ? chunk : chunk_that_fits(all, ask);
+}
+
+uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask)
+{
+    const int32_t chunk = serve_slots_chunk(all, ask);
+    return chunk > 0 ? peak_of_chunks(all, ask, chunk) : peak_of_whole(all, ask);
 }
 
 static uint64_t all_reserved(const struct serve_slots *all)
@@ -69,13 +125,18 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
     if (cap == 0 || ask->visits)
         return SERVE_CLAIMED;
     if (peak > cap - (always < cap ? always : cap)) {
-        const int n = snprintf(why, SERVE_TEXT,
-                               "a prompt of %" PRId64 " tokens with %" PRId64 " to answer takes %" PRIu64
-                               " bytes while it is read, and this server may hold %" PRIu64
-                               ", of which its documents take %" PRIu64,
-                               ask->n_prompt, ask->n_predict, peak, cap, documents_take(all));
+        int n = snprintf(why, SERVE_TEXT,
+                         "a prompt of %" PRId64 " tokens with %" PRId64 " to answer takes %" PRIu64
+                         " bytes while it is read%s, and this server may hold %" PRIu64
+                         ", of which its documents take %" PRIu64,
+                         ask->n_prompt, ask->n_predict, peak,
+                         serve_slots_chunk(all, ask) > 0 ? " in chunks" : "", cap, documents_take(all));
         if (all->window_bytes > 0)
-            snprintf(why + n, SERVE_TEXT - (size_t)n, " and sliding windows %" PRIu64, all->window_bytes);
+            n +=
+                snprintf(why + n, SERVE_TEXT - (size_t)n, " and sliding windows %" PRIu64, all->window_bytes);
+        if (!ask->want.chunks && !serve_keeps_all(&ask->want) && serve_settings()->chunk != 0)
+            snprintf(why + n, SERVE_TEXT - (size_t)n,
+                     "; its policy cannot compress a prompt while it is read, as keydiff can");
         return SERVE_TOO_LONG;
     }
     if (taken + peak > cap) {

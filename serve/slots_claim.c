@@ -215,6 +215,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->refuses = ask->refuses;
     s->parked = s->no_reuse = false;
     s->want = ask->want;
+    s->want.chunk = serve_slots_chunk(all, ask);
 }
 
 /* Bytes of a prompt that a slot's own begins with, if it may be used. */

@@ -35,7 +35,7 @@ struct serve_waiter {
 
 struct serve_slots {
     struct serve_slot slot[SERVE_MAX_SLOTS];
-    int32_t n_slots, row_entries, n_cells, n_vocab;
+    int32_t n_slots, row_entries, n_cells, n_batch, n_vocab;
     struct serve_lost *moving;    /* conversations that are being parked, by next_moving */
     struct serve_waiter *waiting; /* in the order in which they came */
     uint64_t row_bytes, query_numbers, clock;
@@ -58,6 +58,8 @@ void serve_slots_wait(void);
 
 /* Whether the cap leaves room for a request: SERVE_CLAIMED, SERVE_BUSY or SERVE_TOO_LONG with the reason (slots_cap.c). */
 enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct serve_ask *ask, char *why);
+/* Tokens after which its prompt is compressed while it is read; 0: at its end. */
+int32_t serve_slots_chunk(const struct serve_slots *all, const struct serve_ask *ask);
 /* Bytes that it takes at most. */
 uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask);
 

@@ -33,6 +33,8 @@ static void print_slot(FILE *f, const struct serve_slots *all, int32_t i)
         fprintf(f, ", \"taken\": \"%s\"", s->compressed_by.taken);
     print_size(f, &s->want.size);
     fprintf(f, ", \"protected\": %d", (int)s->want.n_protected);
+    if (s->want.chunk > 0)
+        fprintf(f, ", \"chunk\": %d", (int)s->want.chunk);
     if (s->n_removed > 0)
         fprintf(f, ", \"removed\": %d", (int)s->n_removed);
     if (s->behind > 0)

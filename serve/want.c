@@ -12,6 +12,17 @@ bool serve_is_automatic(const struct serve_want *want)
     return wnw_automatic_is(want->recipe, NULL);
 }
 
+/* Policies that look with every query would need those of the chunks before, and those that thin blocks would have to know which ones are
+ * thinned. A quality is promised of whole prompts. */
+static bool can_chunk(const struct serve_want *want, const wnw_policy *policy)
+{
+    if (serve_is_automatic(want))
+        return strcmp(want->recipe, "auto") == 0;
+    return policy && !want->keeps_quality && !serve_looks_with_all(want) &&
+           !strstr(wnw_policy_string(policy), "+partition") &&
+           wnw_policy_allows(policy, WNW_PHASE_CHUNK, NULL);
+}
+
 int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **policy)
 {
     wnw_policy *parsed = NULL;
@@ -19,12 +30,14 @@ int serve_want_set(struct serve_want *want, const char *recipe, wnw_policy **pol
     snprintf(want->recipe, sizeof want->recipe, "%s", recipe);
     want->taken[0] = want->form[0] = '\0';
     want->needs = 0;
+    want->chunk = 0;
     if (!serve_keeps_all(want) && !serve_is_automatic(want)) {
         rc = wnw_policy_parse(&parsed, recipe, NULL);
         want->needs = rc == WNW_OK ? wnw_policy_needs(parsed).flags : UINT32_MAX;
     }
     const char *form = parsed ? wnw_policy_string(parsed) : "";
     want->keeps_quality = strstr(form, "+quality") != NULL;
+    want->chunks = can_chunk(want, parsed);
     if (strlen(form) < sizeof want->form)
         strcpy(want->form, form);
     if (policy)

@@ -333,6 +333,7 @@ static bool open_sequences(struct serve_watched *w)
         return false;
     struct serve_room room = room_of(w);
     room.n_cells = n_cells;
+    room.n_batch = (int32_t)llama_n_batch(w->ctx);
     room.n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(w->ctx)));
     room.most_text = most_text(llama_model_get_vocab(llama_get_model(w->ctx)), n_cells);
     w->row_entries = room.row_entries;

@@ -191,7 +191,7 @@ with serve("--ratio", "0.9", slots=1, model=f"{TINY}/tiny-gemma3.gguf", rest=("-
 with serve("--ratio", "0.9", slots=1, model=f"{TINY}/tiny-gemma3.gguf", rest=("-ub", "64")) as s:
     s.complete(ids(2300, 2300), 3, winnow={"policy": "keydiff-sampled:every=32"})
     check("or for all of it: then less is fed", n_compressed(s) == 1 and not kv(s)["compressions_by_fallback"], slot(s, 0), s.log()[-600:])
-with serve("--ratio", "0.5", "--kv-bytes", str(6 * 768 * 512 + 2 * 1300 * 512), slots=1, model=f"{TINY}/tiny-gemma3.gguf") as s:
+with serve("--ratio", "0.5", "--evict", "end", "--kv-bytes", str(6 * 768 * 512 + 2 * 1300 * 512), slots=1, model=f"{TINY}/tiny-gemma3.gguf") as s:
     s.complete(ids(1200, 6), 12)
     check("a cap counts windows once", n_compressed(s) == 1 and kv(s)["bytes"] < kv(s)["cap"], kv(s))
     long = s.ask("/completion", {"prompt": ids(1300, 6), "n_predict": 12})
@@ -346,7 +346,7 @@ with serve("--policy", "keydiff", "--budget", "100", "--park", "0", slots=2, mod
     check("what comes next is right", nearly_same(want, again, CLOSE), want, again)
 
 # The cap holds before anything is read, and others go on.
-with serve("--policy", "keydiff", "--budget", "100", "--kv-bytes", str(4000 * ROW), slots=3) as s:
+with serve("--policy", "keydiff", "--budget", "100", "--evict", "end", "--kv-bytes", str(4000 * ROW), slots=3) as s:
     long = s.ask("/completion", {"prompt": ids(6000, 5), "n_predict": 10})
     check("what can never fit is the client's fault", long.status == 400 and "6000 tokens" in long.json["error"]["message"], long.text)
     stop = threading.Event()

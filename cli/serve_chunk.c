@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/serve_chunk.h"
+
+#include "app/automatic.h"
+#include "app/keep.h"
+#include "winnow_method.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { USUAL = 512, LEAST = 128 /* as the server has it */ };
+
+/* Refuses chunks with a policy that has nothing to do in them, or that cannot compress in them. */
+static int check_recipe(const struct cli_args *args, const char *recipe, const wnw_run *rules)
+{
+    wnw_policy *policy = NULL;
+    if (strcmp(recipe, "full") == 0)
+        return app_fail(APP_BAD_INPUT, "--evict %s: the policy full removes nothing; give another --policy",
+                        args->app.evict);
+    if (!isnan(args->app.keep_quality))
+        return app_fail(APP_BAD_INPUT,
+                        "--evict %s: --keep-quality judges whole prompts; use --evict end, or give a size",
+                        args->app.evict);
+    if (app_is_auto(args->app.policy)) /* it takes one that can */
+        return APP_OK;
+    int rc = wnw_policy_parse(&policy, recipe, NULL);
+    rc = rc == WNW_OK ? APP_OK : app_fail_status(rc);
+    if (rc == APP_OK)
+        rc = app_keep_allowed(policy, rules, args->app.evict);
+    if (rc == APP_OK && wnw_policy_needs(policy).flags & WNW_NEED_EVERY_QUERY)
+        rc = app_fail(APP_BAD_INPUT,
+                      "--evict %s: this policy needs the queries of the whole prompt; use --evict end, or "
+                      "keydiff, which reads in chunks with any size",
+                      args->app.evict);
+    if (rc == APP_OK && strstr(wnw_policy_string(policy), "+partition"))
+        rc = app_fail(APP_BAD_INPUT,
+                      "--evict %s: the server does not note which blocks this policy has compressed; use "
+                      "--evict end, or keydiff, which reads in chunks with any size",
+                      args->app.evict);
+    wnw_policy_free(policy);
+    return rc;
+}
+
+int cli_serve_chunk(char out[CLI_SERVE_CHUNK], const struct cli_args *args, const char *recipe)
+{
+    const char *const when = args->app.evict;
+    wnw_run rules = wnw_run_default();
+    *out = '\0';
+    if (!when)
+        return APP_OK;
+    int rc = app_keep_rules(&rules, when, NULL);
+    if (rc == APP_OK && rules.phase == WNW_PHASE_LAYER)
+        rc = app_fail(APP_BAD_INPUT, "--evict layer: a server compresses at a prompt's end or in chunks; use "
+                                     "end, chunk or chunk:C");
+    if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK && rules.chunk != 0 && rules.chunk < LEAST)
+        rc = app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when, LEAST);
+    if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK)
+        rc = check_recipe(args, recipe, &rules);
+    const int32_t chunk = rules.phase == WNW_PHASE_CHUNK ? (rules.chunk > 0 ? rules.chunk : USUAL) : 0;
+    if (rc == APP_OK)
+        snprintf(out, CLI_SERVE_CHUNK, "%d", (int)chunk);
+    return rc;
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Prompts that `winnow serve` compresses while it reads them (--evict): chunks.py WINNOW"""
+import subprocess
+import sys
+import threading
+
+from llama_server import TINY, Server, check, finish, ids
+
+winnow = sys.argv[1]
+MODEL = f"{TINY}/tiny-llama.gguf"
+BATCH = 256  # tokens that the server computes at once
+
+
+def serve(*options, model=MODEL, slots=1):
+    return Server([winnow, "serve", "-m", model, "--port", "0", "--slots", str(slots), *options, "--", "-t", "1", "-b", str(BATCH), "-ub", str(BATCH)])
+
+
+def kv(s):
+    return s.ask("/winnow/kv").json
+
+
+def ask(s, prompt, n_predict=4, **more):
+    return s.ask("/completion", {"prompt": prompt, "n_predict": n_predict, "ignore_eos": True, **more})
+
+
+class Most:
+    """The most bytes that a server has said, asked all the time."""
+
+    def __init__(self, server):
+        self.server, self.bytes, self.on = server, 0, True
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while self.on:
+            self.bytes = max(self.bytes, kv(self.server)["bytes"])
+
+    def end(self):
+        self.on = False
+        self.thread.join()
+        return self.bytes
+
+
+with serve("--policy", "full") as s:
+    row = kv(s)["bytes_of_a_token"]
+    check("full is read whole", ask(s, ids(2000, 1)).status == 200 and "chunk" not in kv(s)["slots"][0], kv(s))
+
+# A prompt that would not fit whole is read in chunks, and the cap holds.
+CAP = 1200
+for policy in ("keydiff", "snapkv", "knorm", "auto"):
+    with serve("--policy", policy, "--ratio", "0.75", "--kv-bytes", str(CAP * row)) as s:
+        # auto may note the queries of a prompt, which take memory too.
+        check(f"{policy}: a short prompt is read whole", policy == "auto" or ask(s, ids(900, 2)).status == 200 and "chunk" not in kv(s)["slots"][0], kv(s))
+        most = Most(s)
+        r = ask(s, ids(3000, 1), cache_prompt=False)
+        top, said = most.end(), kv(s)
+        slot = said["slots"][0]
+        check(f"{policy}: a long prompt is answered", r.status == 200 and r.json["tokens_evaluated"] == 3000, r.text[:300])
+        check(f"{policy}: the cap held", top <= CAP * row, top, CAP * row)
+        check(f"{policy}: it was compressed several times", slot["compressed"] and slot["chunk"] >= 128 and said["compressions"] > 4 and said["compressions_failed"] == 0, said)
+        check(f"{policy}: what stays is the size", 750 <= slot["entries"] <= 750 + 128 + 4, slot)
+        r = ask(s, ids(3000, 1) + ids(100, 3))
+        check(f"{policy}: the conversation goes on", r.status == 200 and (policy in ("snapkv", "auto") or r.json["timings"]["cache_n"] >= 3000), r.json["timings"])
+        r = ask(s, ids(6000, 4))
+        check(f"{policy}: what fits in no chunks is refused", r.status == 400 and "in chunks" in r.text, r.text[:300])
+
+# Several at once share the cap.
+with serve("--policy", "keydiff", "--budget", "200", "--kv-bytes", str(CAP * row), slots=3) as s:
+    most, seen = Most(s), []
+    threads = [threading.Thread(target=lambda i=i: seen.append(ask(s, ids(2000 + 100 * i, i)).status)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    check("several long prompts", 200 in seen and set(seen) <= {200, 503}, seen)
+    check("the cap held for all", most.end() <= CAP * row, most.bytes)
+
+# Policies that cannot, and a server that shall not.
+for options, words in ((("--policy", "replay"), "cannot compress a prompt while it is read"), (("--policy", "lagkv"), "cannot compress a prompt while it is read"), (("--policy", "keydiff", "--evict", "end"), "while it is read,")):
+    with serve(*options, "--ratio", "0.75", "--kv-bytes", str(CAP * row)) as s:
+        r = ask(s, ids(3000, 1))
+        check(f"{options}: refused", r.status == 400 and words in r.text, r.text[:300])
+        if options[1] != "keydiff":
+            r = ask(s, ids(3000, 1), winnow={"policy": "keydiff"})
+            check(f"{options}: a request brings one that can", r.status == 200 and kv(s)["slots"][0]["chunk"] > 0, r.text[:300])
+
+# Always, without a cap. Requests whose policies cannot are read whole.
+with serve("--policy", "keydiff", "--ratio", "0.75", "--evict", "chunk:300") as s:
+    most = Most(s)
+    r = ask(s, ids(3000, 1))
+    check("chunks without a cap", r.status == 200 and kv(s)["slots"][0]["chunk"] == 300 and most.end() < 1900 * row, most.bytes, kv(s))
+    for policy in ("replay", "full"):
+        r = ask(s, ids(1000, 2), winnow={"policy": policy})
+        check(f"{policy} is read whole", r.status == 200 and "chunk" not in kv(s)["slots"][0], kv(s)["slots"][0])
+
+for options, words in ((("--evict", "layer"), "chunk or chunk:C"), (("--evict", "chunk:100"), "at least 128"), (("--evict", "chunk:"), "chunk:C takes C tokens"), (("--evict", "chunk:0"), "chunk:C takes C tokens"), (("--evict", "soon"), "unknown"),
+                       (("--evict", "chunk", "--policy", "full"), "removes nothing"), (("--evict", "chunk", "--policy", "replay"), "queries of the whole prompt"), (("--evict", "chunk", "--policy", "lagkv"), "blocks"), (("--evict", "chunk", "--keep-quality", "0.9"), "whole prompts")):
+    p = subprocess.run([winnow, "serve", "-m", MODEL, "--port", "0", *options], capture_output=True, text=True, timeout=60)
+    check(f"{options}: one sentence", p.returncode == 2 and words in p.stderr and p.stderr.count("\n") == 1, p.returncode, p.stderr)
+finish()
