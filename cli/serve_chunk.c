@@ -2,6 +2,7 @@
 #include "cli/serve_chunk.h"
 
 #include "app/automatic.h"
+#include "app/console.h"
 #include "app/keep.h"
 #include "winnow_method.h"
 
