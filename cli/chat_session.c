@@ -418,8 +418,8 @@ void cli_chat_restart(struct cli_chat *c)
         continue;
 }
 
-/* Tells why the answer ends where the model did not end it. */
-static void tell_end(const struct cli_chat *c, const struct cli_answer *a)
+/* Prints why an answer ends that the model did not end. */
+static void print_ending(const struct cli_chat *c, const struct cli_answer *a)
 {
     if (a->looped)
         app_note("the answer ends here because it repeats itself; --repeat-penalty 1.1 avoids that");
@@ -457,7 +457,7 @@ static int generate(struct cli_chat *c)
         rc = APP_FAILED;
     /* An answer that was broken off stays as far as it came. */
     const int added = cli_conversation_answer(&c->conversation, &a.said);
-    tell_end(c, &a);
+    print_ending(c, &a);
     cli_answer_clear(&a);
     if (rc != APP_OK)
         return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/borders.h"
 
-#include "serve/real.h"
+#include "serve/libllama_real.h"
 
 #include <llama.h>
 

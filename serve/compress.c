@@ -12,9 +12,9 @@
 enum { LEAST_KEPT = 32 };
 
 /* The size of what comes after the header, which no policy sees. A budget is of both, but not of a document. */
-static wnw_size size_of_rest(const struct serve_want *want, int32_t n_header, int32_t n_shared)
+static wnw_size size_of_rest(const struct serve_keep_rule *keep_rule, int32_t n_header, int32_t n_shared)
 {
-    wnw_size size = want->size;
+    wnw_size size = keep_rule->size;
     const int64_t rest = size.budget - (n_header - n_shared);
     if (size.kind == WNW_SIZE_BUDGET)
         size.budget = rest > LEAST_KEPT ? rest : LEAST_KEPT;
@@ -29,7 +29,7 @@ static void count_all_entries(struct serve_watched *w)
 }
 
 /* Says why the fallback is taken, once for each reason. */
-static void tell_fallback(struct serve_watched *w, const char *recipe, int rc)
+static void warn_fallback(struct serve_watched *w, const char *recipe, int rc)
 {
     if (rc == WNW_E_UNSUPPORTED)
         snprintf(w->cannot, sizeof w->cannot, "%s", recipe);
@@ -73,8 +73,8 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
                               .sample = w->sample[seq]};
     int rc = wnw_bridge_compress_cells(w->cache, &of);
     if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, part) &&
-        strcmp(rule->want.recipe, SERVE_FALLBACK) != 0) {
-        tell_fallback(w, rule->want.recipe, rc);
+        strcmp(rule->keep_rule.recipe, SERVE_FALLBACK) != 0) {
+        warn_fallback(w, rule->keep_rule.recipe, rc);
         serve_slots_count_fallback();
         of.policy = w->fallback;
         rc = wnw_bridge_compress_cells(w->cache, &of);
@@ -88,23 +88,23 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
 static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct part *rest,
                            const struct serve_rule *rule)
 {
-    if (!rule->want.keeps_quality || rest->size.kind == WNW_SIZE_NONE)
-        return rule->want.keeps_quality;
-    const int64_t held = (w->held[seq].entries + w->row_entries - 1) / w->row_entries;
-    return rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget;
+    if (!rule->keep_rule.keeps_quality || rest->size.kind == WNW_SIZE_NONE)
+        return rule->keep_rule.keeps_quality;
+    const int64_t n_kept = (w->slot_cache[seq].entries + w->row_entries - 1) / w->row_entries;
+    return rest->size.kind == WNW_SIZE_BUDGET && n_kept <= rule->keep_rule.size.budget;
 }
 
 /* Compresses by the rule, or by the fallback where it is known that the rule cannot be had. */
 static int compress_by(struct serve_watched *w, int32_t seq, const struct part *rest,
                        const struct serve_rule *rule)
 {
-    if (!sizes_itself(rule, rest) && strcmp(rule->want.recipe, w->cannot) == 0) {
+    if (!sizes_itself(rule, rest) && strcmp(rule->keep_rule.recipe, w->cannot) == 0) {
         serve_slots_count_fallback();
         return compress_part(w, seq, rest, NULL);
     }
     struct serve_turns turns = serve_compress_turns(w, seq);
     turns.keeps_previous = keeps_previous(w, seq, rest, rule);
-    turns.all_queries = serve_looks_with_all(&rule->want);
+    turns.all_queries = serve_looks_with_all(&rule->keep_rule);
     turns.size = rest->size;
     struct serve_turns_part parts[2];
     const int32_t n = serve_turns_parts(parts, &turns);
@@ -118,27 +118,27 @@ static int compress_by(struct serve_watched *w, int32_t seq, const struct part *
 }
 
 /* Notes by what a slot was compressed. */
-static void note(struct serve_held *s, const struct serve_want *want, const char *taken)
+static void note(struct serve_slot_cache *s, const struct serve_keep_rule *keep_rule, const char *taken)
 {
-    s->by = *want;
-    if (serve_is_automatic(want))
+    s->by = *keep_rule;
+    if (serve_is_automatic(keep_rule))
         snprintf(s->by.taken, sizeof s->by.taken, "%s", taken);
 }
 
 bool serve_compress(struct serve_watched *w, int32_t seq)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const struct serve_want *want = &w->rule[seq].want;
+    const struct serve_keep_rule *keep_rule = &w->rule[seq].keep_rule;
     const int32_t n_shared = serve_document_cells_shared(w, seq), n_header = serve_compress_header(w, seq);
-    if (s->n_unknown > 0 || serve_keeps_all(want) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
+    if (s->n_unknown > 0 || serve_keeps_all(keep_rule) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
         return true;
     const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,
                               .from = n_header,
                               .to = q->n,
-                              .size = size_of_rest(want, n_header, n_shared)};
+                              .size = size_of_rest(keep_rule, n_header, n_shared)};
     struct serve_rule chosen = {0};
-    int rc = serve_is_automatic(want)
+    int rc = serve_is_automatic(keep_rule)
                  ? serve_choose_rule(&chosen, w, seq, q->n - n_shared, w->sample[seq] != NULL)
                  : WNW_OK;
     const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
@@ -149,7 +149,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
     } else {
         s->compressed = true;
         s->n_done = q->n;
-        note(s, want, rule->want.recipe);
+        note(s, keep_rule, rule->keep_rule.recipe);
         count_all_entries(w);
         serve_watched_report(w, seq);
     }
@@ -160,13 +160,13 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
 
 bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, int32_t to, int32_t n)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct part middle = {
         .n_prefix = from, .from = from, .to = to, .size = {.kind = WNW_SIZE_BUDGET, .budget = n > 0 ? n : 1}};
     if (compress_part(w, seq, &middle, NULL) != WNW_OK)
         return false;
     if (!s->compressed) { /* who goes on with it asked for something to be dropped */
-        s->by = w->rule[seq].want;
+        s->by = w->rule[seq].keep_rule;
         snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
     }
     s->compressed = true;
@@ -175,10 +175,10 @@ bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, i
 
 void serve_compress_parked(struct serve_watched *w, int32_t seq)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const int32_t n_header = serve_compress_header(w, seq);
-    if (s->compressed || s->behind > 0 || s->n_unknown > 0 || q->n - n_header < SERVE_LEAST_NEW)
+    if (s->compressed || s->document_plus_1 > 0 || s->n_unknown > 0 || q->n - n_header < SERVE_LEAST_NEW)
         return;
     const struct part rest = {.n_prefix = n_header,
                               .from = n_header,
@@ -191,7 +191,7 @@ void serve_compress_parked(struct serve_watched *w, int32_t seq)
     /* Who goes on with it asked for more, and takes it. */
     s->compressed = true;
     s->n_done = q->n;
-    s->by = w->rule[seq].want;
+    s->by = w->rule[seq].keep_rule;
     snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
     serve_watched_count(w, seq);
     serve_watched_report(w, seq);

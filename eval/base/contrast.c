@@ -129,12 +129,12 @@ int eval_contrasts_lines(json_t **out, const char *lines, const char *where)
 {
     char *copy = strdup(lines), *rest = copy, *line;
     int rc = copy ? APP_OK : eval_no_memory("the contrasts");
-    char place[512];
+    char location[512];
     json_t *seen = json_object();
     *out = NULL;
     for (int n = 1; rc == APP_OK && (line = strsep(&rest, "\n")); n++) {
-        snprintf(place, sizeof place, "%.400s line %d", where, n);
-        rc = add_line(out, seen, line, place);
+        snprintf(location, sizeof location, "%.400s line %d", where, n);
+        rc = add_line(out, seen, line, location);
     }
     json_decref(seen);
     free(copy);

@@ -16,7 +16,7 @@ static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
     return t;
 }
 
-/* The size of the matrix if a node multiplies blocks with an input of the graph; 0 if it is another node. */
+/* Block size if the node is a Hadamard rotation: MUL_MAT by a square input of the graph; else 0. */
 static int32_t blocks_of(const struct ggml_tensor *t)
 {
     const struct ggml_tensor *m = t && wnw__bridge_is_op(t, "MUL_MAT") ? t->src[0] : NULL;
