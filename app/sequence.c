@@ -2,8 +2,8 @@
 #include "app/sequence.h"
 
 #include "base/err.h"
-#include "winnow_calibrate.h"
 #include "winnow_bridge.h"
+#include "winnow_calibrate.h"
 
 #include <ggml-backend.h>
 #include <llama.h>
@@ -23,7 +23,9 @@ struct app_sequence {
     int32_t *cell; /* [n] of the tokens, in their order */
     int32_t n;     /* tokens whose cells are known */
     int32_t n_read;
-    bool failed; /* cells were not told */
+    int32_t n_loaded; /* of these, the first, which came with a state: their cells are not known */
+    int32_t n_done;   /* of these, tokens that were compressed */
+    bool failed;      /* cells were not told */
     float *logits;
     bool has_logits;
     bool (*progress)(int32_t done, int32_t total, void *user);
@@ -74,7 +76,8 @@ static int open_model(struct app_sequence *s, const struct app_sequence_params *
     m.tensor_split = p->split ? share : NULL;
     s->model = llama_model_load_from_file(p->model, m);
     if (!s->model)
-        return wnw__fail(WNW_E_BACKEND, "libllama cannot open %s on %s; `winnow doctor` lists the memory of devices",
+        return wnw__fail(WNW_E_BACKEND,
+                         "libllama cannot open %s on %s; `winnow doctor` lists the memory of devices",
                          p->model, p->devices);
     if (!llama_model_has_decoder(s->model) || llama_model_has_encoder(s->model))
         return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model that continues a text", p->model);
@@ -165,9 +168,10 @@ static int begin(struct app_sequence *s, const struct app_sequence_params *p)
     if (!s->policy)
         return WNW_OK;
     if (llama_model_is_hybrid(s->model) || llama_model_is_recurrent(s->model))
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "the model has recurrent layers, and is compressed on devices by `winnow serve` alone: "
-                         "take --policy full here");
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "the model has recurrent layers, and is compressed on devices by `winnow serve` alone: "
+            "take --policy full here");
     return wnw_bridge_observe(s->cache, wnw_policy_string(s->policy));
 }
 
@@ -206,6 +210,17 @@ void app_sequence_free(struct app_sequence *s)
     free(s);
 }
 
+int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past)
+{
+    if (n_past >= s->n_ctx)
+        return wnw__fail(WNW_E_FULL, "%d tokens do not fit the context of %d", (int)n_past, (int)s->n_ctx);
+    if (llama_state_seq_set_data(s->ctx, state, n, 0) == 0)
+        return wnw__fail(WNW_E_BACKEND, "libllama does not take the %d stored tokens on these devices",
+                         (int)n_past);
+    s->n_read = s->n_loaded = n_past;
+    return WNW_OK;
+}
+
 /* ---- Reading ---- */
 
 static bool all_finite(const float *x, int32_t n)
@@ -222,8 +237,9 @@ static int take_logits(struct app_sequence *s, int32_t i)
     const float *logits = llama_get_logits_ith(s->ctx, i);
     s->has_logits = logits && all_finite(logits, s->n_vocab);
     if (!s->has_logits)
-        return wnw__fail(WNW_E_BACKEND, "a device gave values that are no numbers after %d tokens: it is lost, or the "
-                                        "model's weights are damaged",
+        return wnw__fail(WNW_E_BACKEND,
+                         "a device gave values that are no numbers after %d tokens: it is lost, or the "
+                         "model's weights are damaged",
                          (int)s->n_read);
     memcpy(s->logits, logits, (size_t)s->n_vocab * sizeof *s->logits);
     return WNW_OK;
@@ -242,7 +258,8 @@ static int read_batch(struct app_sequence *s, const int32_t *tokens, int32_t n, 
     s->has_logits = false;
     const int32_t rc = llama_decode(s->ctx, s->batch);
     if (rc != 0)
-        return wnw__fail(WNW_E_BACKEND, "the devices could not read a batch of %d tokens after %d (libllama says %d)",
+        return wnw__fail(WNW_E_BACKEND,
+                         "the devices could not read a batch of %d tokens after %d (libllama says %d)",
                          (int)n, (int)s->n_read, (int)rc);
     s->n_read += n;
     return WNW_OK;
@@ -270,15 +287,52 @@ int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, 
 
 /* ---- Compressing ---- */
 
-/* The size of what follows the prefix, if that of all is `size`. */
-static wnw_size size_of_rest(const struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+/* The size of what follows the prefix, if that of n tokens is `size`. */
+static wnw_size size_of_rest(const wnw_size *size, int32_t n, int32_t n_prefix)
 {
     wnw_size rest = *size;
     if (n_prefix < 1 || (size->kind != WNW_SIZE_RATIO && size->kind != WNW_SIZE_BUDGET))
         return rest;
     const int64_t all =
-        size->kind == WNW_SIZE_BUDGET ? size->budget : llround((1 - size->ratio) * (double)s->n_read);
+        size->kind == WNW_SIZE_BUDGET ? size->budget : (int64_t)floor((1 - size->ratio) * (double)n + 1e-6);
     return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = all - n_prefix > 1 ? all - n_prefix : 1};
+}
+
+static int compress_cells(struct app_sequence *s, const int32_t *cells, int32_t n, const wnw_size *size,
+                          int32_t n_prefix)
+{
+    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
+                                    .n_cells = n,
+                                    .cells = cells,
+                                    .policy = s->policy,
+                                    .size = size->kind == WNW_SIZE_NONE ? NULL : size,
+                                    .n_prefix = n_prefix};
+    WNW_TRY(wnw_bridge_compress_cells(s->cache, &of));
+    s->n_done = s->n_read;
+    return WNW_OK;
+}
+
+static int compress_all(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    const int32_t first = n_prefix < s->n ? n_prefix : 0;
+    const wnw_size rest = size_of_rest(size, s->n, first);
+    return compress_cells(s, s->cell, s->n, &rest, first);
+}
+
+/* Compresses what came after the last compression, as what follows the prefix. */
+static int compress_new(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    const int32_t n = n_prefix + s->n - s->n_done;
+    if (s->n == s->n_done)
+        return WNW_OK;
+    int32_t *cells = malloc((size_t)n * sizeof *cells);
+    if (!cells)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d cells", (int)n);
+    memcpy(cells, s->cell, (size_t)n_prefix * sizeof *cells);
+    memcpy(cells + n_prefix, s->cell + s->n_done, (size_t)(s->n - s->n_done) * sizeof *cells);
+    const int rc = compress_cells(s, cells, n, size, n_prefix); /* a ratio is of what follows the prefix */
+    free(cells);
+    return rc;
 }
 
 int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
@@ -286,18 +340,38 @@ int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t 
     if (!s->policy)
         return WNW_OK;
     if (!any_ragged(s))
-        return wnw__fail(WNW_E_UNSUPPORTED, "the devices keep the cache as libllama has it, because they lack an "
-                                            "operation, or something else reads it: take --policy full");
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the devices keep the cache as libllama has it, because they lack an "
+                         "operation, or something else reads it: take --policy full");
     if (s->failed || s->n != s->n_read)
         return wnw__fail(WNW_E_BACKEND, "libllama did not say where it keeps %d tokens", (int)s->n_read);
-    const wnw_size rest = size_of_rest(s, size, n_prefix);
-    const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
-                                    .n_cells = s->n,
-                                    .cells = s->cell,
-                                    .policy = s->policy,
-                                    .size = rest.kind == WNW_SIZE_NONE ? NULL : &rest,
-                                    .n_prefix = n_prefix < s->n ? n_prefix : 0};
-    return wnw_bridge_compress_cells(s->cache, &of);
+    return s->n_done > n_prefix && size->kind == WNW_SIZE_RATIO ? compress_new(s, size, n_prefix)
+                                                                : compress_all(s, size, n_prefix);
+}
+
+int app_sequence_rewind(struct app_sequence *s, int32_t n)
+{
+    if (n == s->n_read)
+        return WNW_OK;
+    if (n < s->n_loaded)
+        return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were stored together", (int)s->n_loaded);
+    if (n > 0 && n < s->n_done)
+        return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were compressed together", (int)s->n_done);
+    if (!llama_memory_seq_rm(llama_get_memory(s->ctx), 0, n, -1))
+        return wnw__fail(WNW_E_UNSUPPORTED, "libllama cannot take back tokens of this model");
+    const int32_t left = n - s->n_loaded;
+    const int rc = left < s->n ? wnw_bridge_forget(s->cache, s->cell + left, s->n - left) : WNW_OK;
+    s->n = s->n < left ? s->n : left;
+    s->n_read = n;
+    s->n_done = n > 0 ? s->n_done : 0;
+    s->failed = s->failed && n > 0;
+    s->has_logits = false;
+    return rc;
+}
+
+int32_t app_sequence_n_read(const struct app_sequence *s)
+{
+    return s->n_read;
 }
 
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out)

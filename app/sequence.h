@@ -9,9 +9,9 @@
 struct app_sequence;
 
 struct app_sequence_params {
-    const char *model;       /* the file that libllama opens */
-    const char *devices;     /* names of winnow's devices, with commas between */
-    const char *split;       /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
+    const char *model;        /* the file that libllama opens */
+    const char *devices;      /* names of winnow's devices, with commas between */
+    const char *split;        /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
     int32_t n_ctx, n_threads; /* n_threads 0: as many as there are cores */
     wnw_kv_type kv_type;
     const char *profiles;     /* files with colons between; NULL or "": none */
@@ -29,12 +29,17 @@ struct app_sequence_size {
 int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params);
 void app_sequence_free(struct app_sequence *s);
 
+/* Makes an empty sequence the one of a state that wnw_stored_sequence has made, of n_past tokens. It is not compressed any more. */
+int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past);
 /* Reads tokens. on_logits (may be NULL) gets the logits of each, with its number from 0 on. */
 int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
                       void *user);
 /* Compresses what was read by the policy. n_prefix: first tokens that a chat template wrote. A ratio or budget counts them, as that of a
- * session does. */
+ * session does. A ratio is of what came after the last compression, and what that has left stays. */
 int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix);
+/* Takes back all but the first n tokens. E_UNSUPPORTED: some of those that go were compressed together with others. */
+int app_sequence_rewind(struct app_sequence *s, int32_t n);
+int32_t app_sequence_n_read(const struct app_sequence *s);
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out);
 /* Of the last token that was read; NULL: there are none. */
 const float *app_sequence_logits(const struct app_sequence *s);

@@ -110,11 +110,14 @@ static int check_arguments(struct ask *ask, const struct cli_args *args)
 {
     const bool one = args->app.question && *args->app.question;
     struct app_job *job = &ask->job;
+    int rc = cli_on_devices_check(args);
+    if (rc != APP_OK)
+        return rc;
     if (args->app.question && args->questions)
         return app_fail(APP_BAD_INPUT, "-p and --questions exclude each other; give one of them");
     if (!one && !args->questions)
         return app_fail(APP_BAD_INPUT, "no question; give one with -p, or a file of them with --questions");
-    int rc = check_document(ask, args);
+    rc = check_document(ask, args);
     if (rc == APP_OK && one)
         rc = app_argument_clean(&job->question, args->app.question, "the question (-p)", &job->remarks);
     if (rc == APP_OK)
@@ -293,6 +296,61 @@ static int answer_group(struct ask *ask, int32_t from, int32_t n)
     return rc;
 }
 
+/* The document on --devices, with room for the longest question and its answer. */
+static int open_on_devices(struct ask *ask, const struct cli_args *args)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    uint8_t *state = NULL;
+    size_t n;
+    int32_t longest = 0;
+    (void)wnw_stored_get_info(ask->st, &info); /* this call does not fail for an open file */
+    for (int32_t i = 0; i < ask->n; i++)
+        longest = ask->questions[i].n_tokens > longest ? ask->questions[i].n_tokens : longest;
+    int status = wnw_stored_sequence(ask->st, NULL, &n); /* before the model is opened */
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    const int rc =
+        cli_on_devices_open(&ask->devices, &ask->job, args, info.n_past + longest + args->app.n + 1, NULL);
+    if (rc != APP_OK)
+        return rc;
+    status = wnw_stored_sequence(ask->st, &state, &n);
+    if (status == WNW_OK)
+        status = app_sequence_load(ask->devices.sequence, state, n, info.n_past);
+    wnw_free(state);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Reads a question after the document, whose last one is taken back, and answers it. */
+static int answer_on_devices(struct ask *ask, struct ask_question *q, int32_t n_document, bool line)
+{
+    struct app_sequence *s = ask->devices.sequence;
+    q->start_ms = app_now_ms();
+    q->answer.n_prefill = q->n_tokens;
+    q->answer.sequence = s;
+    int status = app_sequence_rewind(s, n_document);
+    if (status == WNW_OK && q->n_tokens > 0)
+        status = app_sequence_read(s, q->tokens, q->n_tokens, NULL, NULL);
+    q->prefill_ms = app_now_ms() - q->start_ms;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    set_job(ask, q);
+    cli_on_devices_measure(&ask->devices, &ask->job);
+    ask->job.kept_mean -= q->n_tokens; /* every head has the question */
+    const int rc = cli_answer_generate(&q->answer, &ask->job);
+    if (rc != APP_OK)
+        return rc;
+    return line ? print_line(ask, q) : cli_answer_print(&q->answer, &ask->job);
+}
+
+static int answer_all_on_devices(struct ask *ask, const struct cli_args *args)
+{
+    const int32_t n_document = app_sequence_n_read(ask->devices.sequence);
+    int rc = APP_OK;
+    for (int32_t i = 0; rc == APP_OK && i < ask->n; i++)
+        rc = answer_on_devices(ask, &ask->questions[i], n_document, args->questions != NULL);
+    return rc;
+}
+
 /* Every question has a sampler of its own, so that its answer does not depend on the others. */
 static int make_samplers(struct ask *ask, const struct cli_args *args)
 {
@@ -305,6 +363,8 @@ static int answer_all(struct ask *ask, const struct cli_args *args)
 {
     const int32_t batch = (int32_t)args->batch;
     int rc = APP_OK;
+    if (args->devices)
+        return answer_all_on_devices(ask, args);
     if (!args->questions)
         return answer_alone(ask, &ask->questions[0], false);
     for (int32_t i = 0; rc == APP_OK && i < ask->n; i += batch) {
@@ -353,7 +413,9 @@ static int open_all(struct ask *ask, const struct cli_args *args)
     rc = status == WNW_OK ? cli_stored_describe(job, ask->st) : app_fail_status(status);
     if (rc == APP_OK)
         rc = lay_out_all(ask);
-    return rc == APP_OK ? cli_stored_engine(job) : rc;
+    if (rc != APP_OK)
+        return rc;
+    return args->devices ? open_on_devices(ask, args) : cli_stored_engine(job);
 }
 
 static void close_all(struct ask *ask)
@@ -366,6 +428,7 @@ static void close_all(struct ask *ask)
         free(q->tokens);
     }
     free(ask->questions);
+    cli_on_devices_end(&ask->devices);
     app_job_close(&ask->job);
     wnw_stored_free(ask->st);
 }

@@ -5,6 +5,7 @@
 
 #include "cli/answer.h"
 #include "cli/args.h"
+#include "cli/on_devices.h"
 #include "winnow_store.h"
 
 struct ask_question {
@@ -21,6 +22,7 @@ struct ask {
     struct cli_args reading; /* how that is read, where it is not kept yet */
     /* model, engine and options; its session is that of the current question, borrowed */
     struct app_job job;
+    struct cli_on_devices devices; /* --devices; its sequence reads one question after the other */
     wnw_stored *st;
     struct ask_question *questions; /* [n] owned */
     int32_t n;

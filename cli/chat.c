@@ -39,6 +39,21 @@ static int check_arguments(const struct cli_args *args)
                     given);
 }
 
+/* What conversations on --devices lack. */
+static int check_devices(const struct cli_chat *c)
+{
+    const int rc = cli_on_devices_check(&c->args);
+    if (rc != APP_OK || !c->args.devices)
+        return rc;
+    if (c->args.cache)
+        return app_fail(APP_BAD_INPUT, "-c goes on with a session on the CPU; leave out -c or --devices");
+    if (cli_chat_wants_endless(c))
+        return app_fail(
+            APP_BAD_INPUT,
+            "--context endless is for sessions on the CPU; give a number, or leave out --devices");
+    return APP_OK;
+}
+
 /* Everything that can be refused without the model. */
 static int check(struct cli_chat *c)
 {
@@ -58,6 +73,8 @@ static int check(struct cli_chat *c)
     if (rc == APP_OK)
         rc = app_job_check_conversation(&c->job, a);
     c->job.args = a;
+    if (rc == APP_OK)
+        rc = check_devices(c);
     for_store.app.evict_every = cli_chat_wants_endless(c) ? NULL : a->evict_every;
     if (rc == APP_OK && cli_store_use_given(&c->args))
         rc = cli_store_use_check(&for_store);
@@ -92,6 +109,8 @@ static int begin(struct cli_chat *c)
     c->conversation.model = job->model;
     if (rc == APP_OK)
         rc = cli_chat_context(c);
+    if (rc == APP_OK && c->args.devices && !c->args.chat_context && c->n_ctx > CHAT_ON_DEVICES)
+        c->n_ctx = CHAT_ON_DEVICES;
     if (rc == APP_OK)
         rc = c->st ? cli_chat_load(c) : begin_new(c);
     if (rc == APP_OK)
@@ -101,6 +120,10 @@ static int begin(struct cli_chat *c)
     c->conversation.layout = (wnw_prompt_params){WNW_INIT(wnw_prompt_params),    .system = job->system,
                                                  .chat = c->args.app.chat,       .raw = c->args.app.raw,
                                                  .special = c->args.app.special, .now = job->now};
+    if (rc == APP_OK && c->args.devices && !job->session)
+        rc = cli_on_devices_begin(&c->devices, job, &c->args, c->n_ctx - job->n_tokens);
+    if (rc != APP_OK)
+        return rc;
     return job->session ? APP_OK : cli_chat_open(c);
 }
 
@@ -193,6 +216,7 @@ static int converse(struct cli_chat *c, struct cli_line *lines)
 static void end(struct cli_chat *c)
 {
     cli_chat_close_session(c);
+    cli_on_devices_end(&c->devices);
     cli_conversation_clear(&c->conversation);
     app_job_close(&c->job);
     wnw_stored_free(c->st);

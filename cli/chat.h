@@ -9,12 +9,14 @@
 
 #include "cli/answer.h"
 #include "cli/conversation.h"
+#include "cli/on_devices.h"
 #include "cli/store_use.h"
 #include "winnow_store.h"
 
 struct cli_chat {
     struct cli_args args; /* a copy; what the conversation has changed of it is owned by the fields below */
     char *policy, *evict, *evict_every;
+    struct cli_on_devices devices; /* --devices; its sequence takes the place of the job's session */
     struct app_job job; /* its prompt is the document, if there is one */
     struct cli_conversation conversation;
     struct cli_store_use use;
@@ -46,6 +48,8 @@ struct cli_chat {
 
 /* Tokens that a turn brings before the cache is compressed again; the server's rule. */
 enum { CHAT_STEP = 128 };
+/* The context of a conversation on --devices where none is given: libllama takes memory for all of it at once. */
+enum { CHAT_ON_DEVICES = 8192 };
 
 /* Reads "0.5" (a ratio), "512" (a budget) or "64M" (bytes), as the options --ratio, --budget and --kv-bytes take them. */
 bool cli_chat_size(wnw_size *size, const char *text);

@@ -230,6 +230,10 @@ static int change_args(struct app_args *a, char **policy, const struct cli_chat 
 int cli_chat_change(struct cli_chat *c, const char *recipe, const wnw_size *size)
 {
     struct app_args a;
+    if (c->devices.sequence)
+        return app_fail(APP_BAD_INPUT,
+                        "on --devices policy and size stay as they were at the start; start again with "
+                        "other options");
     struct app_job next = c->job;
     char *policy;
     next.args = &a;

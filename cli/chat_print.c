@@ -30,11 +30,19 @@ static void print_file(const char *path)
     fputs(name, stderr);
 }
 
+static void measure(struct cli_chat *c)
+{
+    if (c->devices.sequence)
+        cli_on_devices_measure(&c->devices, &c->job);
+    else if (c->job.session)
+        app_job_measure(&c->job);
+}
+
 void cli_chat_print_start(struct cli_chat *c)
 {
     const struct app_list *documents = &c->args.app.documents;
     const char *document = c->args.cache ? c->args.cache : documents->n > 0 ? documents->s[0] : NULL;
-    app_job_measure(&c->job);
+    measure(c);
     print_file(c->job.model_path);
     if (document) {
         fputs(", ", stderr);
@@ -73,12 +81,14 @@ static void print_size(const wnw_size *size)
 void cli_chat_print_stats(struct cli_chat *c)
 {
     char *own = NULL;
-    const int32_t n_past = c->job.session ? wnw_session_n_past(c->job.session) : 0;
-    if (c->job.session)
-        app_job_measure(&c->job);
+    const struct app_sequence *s = c->devices.sequence;
+    const int32_t n_past = s                ? app_sequence_n_read(s)
+                           : c->job.session ? wnw_session_n_past(c->job.session)
+                                            : 0;
+    measure(c);
     fprintf(stderr, "turns     %d, %d tokens read\n", (int)c->conversation.n, c->n_read);
     fprintf(stderr, "context   %d of %d%s\n", n_past, c->n_ctx, c->endless ? ", endless" : "");
-    fprintf(stderr, "entries   %.1f per head\n", c->job.session ? c->job.kept_mean : 0.0);
+    fprintf(stderr, "entries   %.1f per head\n", c->job.session || s ? c->job.kept_mean : 0.0);
     fprintf(stderr, "memory    %.2f MiB, full %.2f MiB\n", (double)c->job.kv_bytes / 1048576.0,
             (double)c->job.kv_bytes_full / 1048576.0);
     fprintf(stderr, "policy    %s\n", app_policy_text(c->job.keep.policy, &own));

@@ -177,6 +177,9 @@ int cli_chat_save(struct cli_chat *c, const char *path)
     const size_t n = strlen(path);
     if (n < 4 || strcmp(path + n - 4, ".wkv") != 0)
         return save_text(c, path);
+    if (c->devices.sequence)
+        return app_fail(APP_BAD_INPUT,
+                        "a conversation on --devices is saved as text; give another ending than .wkv");
     int rc = app_out_check(path, &c->job.inputs);
     if (rc == APP_OK)
         rc = cli_chat_catch_up(c);

@@ -54,13 +54,13 @@ static int32_t common(const struct cli_chat *c, const int32_t *tokens, int32_t n
 
 static bool was_renumbered(const struct cli_chat *c)
 {
-    return wnw_session_n_past(c->job.session) < c->n_read;
+    return c->job.session && wnw_session_n_past(c->job.session) < c->n_read;
 }
 
 const wnw_prompt *cli_chat_prompt(const struct cli_chat *c)
 {
     const wnw_prompt *p = c->job.prompt ? c->job.prompt : c->conversation.header;
-    return c->job.session && !was_renumbered(c) ? p : NULL;
+    return (c->job.session || c->devices.sequence) && !was_renumbered(c) ? p : NULL;
 }
 
 /* Sets the session's rules again, and keeps its counts. follow: false ends observing. Returns a status. */
@@ -72,6 +72,8 @@ static int set_rules(struct cli_chat *c, bool follow)
         run = c->job.keep.run;
         more = c->job.keep.more;
     }
+    if (c->devices.sequence) /* it has no rules */
+        return WNW_OK;
     more.goes_on = true;
     run.more = &more;
     run.prompt = follow ? cli_chat_prompt(c) : NULL;
@@ -116,8 +118,20 @@ static int open_kept(struct cli_chat *c)
     return rc == APP_OK ? note_seen(c, c->job.tokens, c->job.n_context) : rc;
 }
 
+/* The same on --devices, where the sequence stays and begins again. */
+static int open_on_devices(struct cli_chat *c, bool reads)
+{
+    const int rc = status_code(app_sequence_rewind(c->devices.sequence, 0));
+    if (rc != APP_OK || !reads)
+        return rc;
+    WNW_TRY(cli_on_devices_read_first(&c->devices, &c->job, c->job.n_context));
+    return note_seen(c, c->job.tokens, c->job.n_context);
+}
+
 static int open_new(struct cli_chat *c, bool reads)
 {
+    if (c->devices.sequence)
+        return open_on_devices(c, reads);
     int rc = app_job_session(&c->job);
     if (rc == APP_OK && reads)
         rc = app_job_read_first(&c->job, c->job.n_context);
@@ -163,6 +177,11 @@ int cli_chat_take_stored(struct cli_chat *c, int32_t n)
 static bool rewind_to(struct cli_chat *c, int32_t n)
 {
     wnw_session *s = c->job.session;
+    if (c->devices.sequence) {
+        const bool went = app_sequence_rewind(c->devices.sequence, n) == WNW_OK;
+        c->n_read = went ? n : c->n_read;
+        return went;
+    }
     const int32_t n_past = wnw_session_n_past(s) - (c->n_read - n);
     if (n == c->n_read)
         return true;
@@ -210,7 +229,9 @@ static int read_plain(struct cli_chat *c, const int32_t *tokens, int32_t to, str
         const int32_t n = to - c->n_read < PIECE ? to - c->n_read : PIECE;
         if (c->terminal && app_stop_asked())
             return STOPPED;
-        const int status = wnw_session_prefill(c->job.session, tokens + c->n_read, n, NULL, NULL);
+        const int status = c->devices.sequence
+                               ? app_sequence_read(c->devices.sequence, tokens + c->n_read, n, NULL, NULL)
+                               : wnw_session_prefill(c->job.session, tokens + c->n_read, n, NULL, NULL);
         if (status != WNW_OK)
             return app_fail_status(status);
         const int rc = note_seen(c, tokens + c->n_read, n);
@@ -221,11 +242,25 @@ static int read_plain(struct cli_chat *c, const int32_t *tokens, int32_t to, str
     return APP_OK;
 }
 
+/* The same, and compresses all on --devices. */
+static int read_on_devices(struct cli_chat *c, const int32_t *tokens, int32_t to,
+                           struct app_progress *progress)
+{
+    const wnw_prompt *p = cli_chat_prompt(c);
+    WNW_TRY(read_plain(c, tokens, to, progress));
+    const int rc = status_code(
+        app_sequence_compress(c->devices.sequence, &c->job.keep.size, wnw_prompt_parts_of(p).n_prefix));
+    c->n_since = rc == APP_OK ? 0 : c->n_since;
+    return rc;
+}
+
 /* Reads tokens up to number `to` and compresses under the rules. */
 static int read_ruled(struct cli_chat *c, const int32_t *tokens, int32_t to, struct app_progress *progress)
 {
     wnw_report report = wnw_report_default();
     int rc = APP_OK;
+    if (c->devices.sequence)
+        return read_on_devices(c, tokens, to, progress);
     if (c->job.keep.run.phase == WNW_PHASE_END) /* all but the last piece, as a session cuts them */
         rc = read_plain(c, tokens, to - (to - c->n_read - 1) % PIECE - 1, progress);
     if (rc != APP_OK || c->n_read == to)
@@ -243,7 +278,9 @@ static int read_ruled(struct cli_chat *c, const int32_t *tokens, int32_t to, str
 /* Positions that are left when n more tokens were read and compressed nothing. */
 static int64_t room_after(const struct cli_chat *c, int32_t n)
 {
-    return (int64_t)c->n_ctx - wnw_session_n_past(c->job.session) - n;
+    const int32_t n_past =
+        c->devices.sequence ? app_sequence_n_read(c->devices.sequence) : wnw_session_n_past(c->job.session);
+    return (int64_t)c->n_ctx - n_past - n;
 }
 
 static int check_room(const struct cli_chat *c, int32_t n)
@@ -321,7 +358,9 @@ static int follow(struct cli_chat *c, const wnw_prompt *turn)
 static int repeat_answer(struct cli_chat *c, const struct cli_turn *turn)
 {
     for (int32_t i = 0; i < turn->n_read; i++) {
-        const int status = wnw_session_decode(c->job.session, turn->answer[i]);
+        const int status = c->devices.sequence
+                               ? app_sequence_read(c->devices.sequence, &turn->answer[i], 1, NULL, NULL)
+                               : wnw_session_decode(c->job.session, turn->answer[i]);
         const int rc = status == WNW_OK ? note_seen(c, &turn->answer[i], 1) : app_fail_status(status);
         if (rc != APP_OK)
             return rc;
@@ -358,7 +397,8 @@ static void drop_turn(struct cli_chat *c)
 {
     const struct cli_turn turn = c->conversation.turns[c->conversation.n - 1];
     cli_conversation_drop(&c->conversation);
-    if (!c->stale && c->job.session && turn.n_before <= c->n_read && rewind_to(c, turn.n_before))
+    if (!c->stale && (c->job.session || c->devices.sequence) && turn.n_before <= c->n_read &&
+        rewind_to(c, turn.n_before))
         c->n_since = turn.n_since;
     else
         c->stale = true;
@@ -402,6 +442,7 @@ static int generate(struct cli_chat *c)
     if (rc != APP_OK)
         return rc;
     const int64_t room = c->endless ? INT32_MAX : room_after(c, -1);
+    a.sequence = c->devices.sequence;
     a.most = a.most < room ? a.most : (int32_t)room;
     a.stoppable = c->terminal;
     a.ends_loops = true;

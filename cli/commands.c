@@ -33,12 +33,13 @@ static const struct app_group *const compress_groups[] = {
     &app_group_model, &cli_group_document, &app_group_policy, &cli_group_stored, &app_group_common, NULL};
 static const struct app_group *const ask_groups[] = {
     &app_group_model,  &cli_group_ask,      &cli_group_store,  &cli_group_document,
-    &app_group_policy, &cli_group_generate, &app_group_common, NULL};
+    &app_group_policy, &cli_group_generate, &cli_group_devices, &app_group_common, NULL};
 static const struct app_group *const chat_groups[] = {&app_group_model,
                                                       &cli_group_chat,
                                                       &app_group_policy,
                                                       &cli_group_chat_answer,
                                                       &cli_group_store,
+                                                      &cli_group_devices,
                                                       &app_group_common,
                                                       NULL};
 static const struct app_group *const inspect_groups[] = {&cli_group_inspect, &app_group_common, NULL};

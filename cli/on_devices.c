@@ -80,6 +80,34 @@ static int check_policy(const struct app_job *job)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
+/* Opens the model on devices that were made. */
+static int open_model(struct cli_on_devices *d, struct app_job *job, int64_t n_ctx, const wnw_policy *policy)
+{
+    const int64_t most = job->info.n_ctx_train;
+    const double start = app_now_ms();
+    const struct app_sequence_params params = {
+        .model = job->model_path,
+        .devices = d->devices.ours.s,
+        .split = d->devices.split.s,
+        .n_ctx = (int32_t)(n_ctx < most ? n_ctx : most),
+        .n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads,
+        .kv_type = job->kv.type,
+        .profiles = d->profiles.s,
+        .policy = policy,
+        .progress = app_progress_step,
+        .user = &job->progress};
+    const int status = app_sequence_new(&d->sequence, &params);
+    job->load_ms += app_now_ms() - start;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_on_devices_open(struct cli_on_devices *d, struct app_job *job, const struct cli_args *args,
+                        int64_t n_ctx, const wnw_policy *policy)
+{
+    const int rc = cli_devices_make(&d->devices, args, job->model_path);
+    return rc == APP_OK ? open_model(d, job, n_ctx, policy) : rc;
+}
+
 int cli_on_devices_begin(struct cli_on_devices *d, struct app_job *job, const struct cli_args *args,
                          int64_t n_more)
 {
@@ -91,24 +119,7 @@ int cli_on_devices_begin(struct cli_on_devices *d, struct app_job *job, const st
         rc = check_policy(job);
     if (rc == APP_OK)
         rc = list_profiles(d, job);
-    if (rc != APP_OK)
-        return rc;
-    const int64_t n = job->n_tokens + n_more, most = job->info.n_ctx_train;
-    const double start = app_now_ms();
-    const struct app_sequence_params params = {
-        .model = job->model_path,
-        .devices = d->devices.ours.s,
-        .split = d->devices.split.s,
-        .n_ctx = (int32_t)(n < most ? n : most),
-        .n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads,
-        .kv_type = job->kv.type,
-        .profiles = d->profiles.s,
-        .policy = job->keep.policy,
-        .progress = app_progress_step,
-        .user = &job->progress};
-    const int status = app_sequence_new(&d->sequence, &params);
-    job->load_ms += app_now_ms() - start;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return rc == APP_OK ? open_model(d, job, job->n_tokens + n_more, job->keep.policy) : rc;
 }
 
 int cli_on_devices_read(struct cli_on_devices *d, struct app_job *job, int32_t from, int32_t to,
@@ -131,6 +142,13 @@ void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job)
     job->kept_mean = size.kept_mean;
     job->kv_bytes = size.bytes;
     job->kv_bytes_full = size.bytes_full;
+}
+
+void cli_on_devices_measure_bytes(const struct cli_on_devices *d, struct app_job *job)
+{
+    struct app_sequence_size size;
+    app_sequence_measure(d->sequence, &size);
+    job->kv_bytes = size.bytes;
 }
 
 int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n)

@@ -18,6 +18,9 @@ int cli_on_devices_check(const struct cli_args *args);
 /* Chooses the job's policy, makes the devices and opens the model on them, with room for n_more tokens after the prompt. */
 int cli_on_devices_begin(struct cli_on_devices *d, struct app_job *job, const struct cli_args *args,
                          int64_t n_more);
+/* Makes the devices and opens the model on them with a context of n_ctx tokens. policy: by which it will be compressed; NULL: it will not be. */
+int cli_on_devices_open(struct cli_on_devices *d, struct app_job *job, const struct cli_args *args,
+                        int64_t n_ctx, const wnw_policy *policy);
 /* Reads tokens [from, to) of the prompt, with a progress line. */
 int cli_on_devices_read(struct cli_on_devices *d, struct app_job *job, int32_t from, int32_t to,
                         wnw_logits_fn on_logits, void *user);
@@ -25,6 +28,8 @@ int cli_on_devices_read(struct cli_on_devices *d, struct app_job *job, int32_t f
 int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n);
 /* Stores the cache's present size in the job. */
 void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job);
+/* Stores the bytes alone: devices give memory back when the next token is computed. */
+void cli_on_devices_measure_bytes(const struct cli_on_devices *d, struct app_job *job);
 void cli_on_devices_end(struct cli_on_devices *d);
 
 #endif

@@ -145,6 +145,8 @@ static int evaluate_on_devices(struct cli_on_devices *d, struct app_job *job, in
         rc = cli_on_devices_read(d, job, prefix, job->n_tokens, on_logits, sc);
     if (rc == APP_OK && prefix == 0)
         cli_on_devices_measure(d, job);
+    else if (rc == APP_OK)
+        cli_on_devices_measure_bytes(d, job);
     return rc;
 }
 

@@ -82,6 +82,8 @@ int cli_run(const struct app_args *args)
         a.n_prefill = job.n_tokens;
         a.sequence = devices.sequence;
         rc = cli_answer_generate(&a, &job);
+        if (devices.sequence)
+            cli_on_devices_measure_bytes(&devices, &job);
     }
     if (rc == APP_OK)
         rc = cli_answer_print(&a, &job);

@@ -226,15 +226,19 @@ WNW_API int wnw_automatic_each(const wnw_automatic *a, wnw_automatic_what *what,
 typedef struct wnw_decoder {
     uint32_t struct_size;
     const wnw_model *model; /* for the texts of tokens; its weights are not used */
-    const float *(*logits)(void *user); /* of the last token that was read, one for each token of the model; NULL: there are none */
-    int (*decode)(int32_t token, void *user); /* reads one more token; returns a status, whose message wnw_last_error has */
-    int32_t (*n_left)(void *user);            /* tokens that can still be read */
+    const float *(*logits)(
+        void *
+            user); /* of the last token that was read, one for each token of the model; NULL: there are none */
+    int (*decode)(int32_t token,
+                  void *user); /* reads one more token; returns a status, whose message wnw_last_error has */
+    int32_t (*n_left)(void *user); /* tokens that can still be read */
     void *user;
 } wnw_decoder;
 WNW_DEFAULT(wnw_decoder, wnw_decoder_default)
 
 /* wnw_generate with a decoder in place of a session. E_ARG: a function or the model is NULL. */
-WNW_API int wnw_generate_by(wnw_generated *out, const wnw_decoder *by, wnw_sampler *sp, const wnw_generate_params *params);
+WNW_API int wnw_generate_by(wnw_generated *out, const wnw_decoder *by, wnw_sampler *sp,
+                            const wnw_generate_params *params);
 
 #ifdef __cplusplus
 }

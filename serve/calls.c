@@ -36,6 +36,7 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
         serve_document_cells_room(model, &params);
     struct llama_context *ctx = REAL(llama_init_from_model)(model, params);
     if (ctx && !w.ctx) {
+        w.no_flash = params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_DISABLED;
         w.type_k = (int32_t)params.type_k;
         w.type_v = (int32_t)params.type_v;
         serve_watch(&w, ctx);

@@ -88,10 +88,10 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
 static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct part *rest,
                            const struct serve_rule *rule)
 {
-    const int64_t slot_cache = (w->slot_cache[seq].entries + w->row_entries - 1) / w->row_entries;
-    return rule->keep_rule.keeps_quality &&
-           (rest->size.kind == WNW_SIZE_NONE ||
-            (rest->size.kind == WNW_SIZE_BUDGET && slot_cache <= rule->keep_rule.size.budget));
+    if (!rule->keep_rule.keeps_quality || rest->size.kind == WNW_SIZE_NONE)
+        return rule->keep_rule.keeps_quality;
+    const int64_t n_kept = (w->slot_cache[seq].entries + w->row_entries - 1) / w->row_entries;
+    return rest->size.kind == WNW_SIZE_BUDGET && n_kept <= rule->keep_rule.size.budget;
 }
 
 /* Compresses by the rule, or by the fallback where it is known that the rule cannot be had. */

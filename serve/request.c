@@ -269,7 +269,8 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
 
 int serve_request_check_other(json_t *body, int form, char *why, const char **param)
 {
-    if (!json_is_object(body)) {
+    if (!json_is_object(body) &&
+        (form >= 0 || !json_is_array(body))) { /* actions on slots say what they need */
         snprintf(why, SERVE_TEXT, "the body is no object in JSON");
         return 400;
     }

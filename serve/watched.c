@@ -300,6 +300,10 @@ static void refuse_plain(const struct serve_watched *w)
         serve_refuse_input(
             "keys and values of f32 stay as libllama has them, which makes f16 of them for flash "
             "attention: take another type (-ctk f16 -ctv f16), or no flash attention (-fa off)");
+    if (w->no_flash)
+        serve_refuse_input(
+            "without flash attention the keys and values stay as libllama has them here, and nothing "
+            "can be removed: leave out -fa off");
     serve_refuse(
         "the keys and values of this model stay as libllama has them, because something reads them that "
         "is not known: WINNOW_VERBOSE=1 says what, and llama.cpp's own llama-server serves the model");

@@ -68,6 +68,7 @@ struct serve_watched {
     bool unmatched; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
     int32_t most; /* tokens that a slot holds before room is made in it; 0: none is made (stretch.h) */
+    bool no_flash; /* flash attention was turned off (-fa off) */
     int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */
     struct serve_sequences sequences;
     struct serve_slot_cache slot_cache[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];

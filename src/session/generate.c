@@ -168,7 +168,7 @@ int wnw_generate(wnw_generated *out, wnw_session *s, wnw_sampler *sp, const wnw_
     WNW_TRY(WNW_SIZED_CHECK(wnw_generated, out));
     wnw__sized_give(out, &nothing);
     WNW_REQUIRE(s);
-    const wnw_decoder by = {WNW_INIT(wnw_decoder), .model = s->m,         .logits = logits_of,
+    const wnw_decoder by = {WNW_INIT(wnw_decoder), .model = s->m,     .logits = logits_of,
                             .decode = decode_with, .n_left = left_in, .user = s};
     return wnw_generate_by(out, &by, sp, params);
 }

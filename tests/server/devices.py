@@ -5,12 +5,14 @@
 Around the CPU, around a worker, and around both: the default policy, documents, slots in files, parked conversations and streams are what they are
 on the device WINNOW. What cannot be had is one sentence and an exit code, and a worker that dies does not end the server.
 """
+import contextlib
 import json
 import re
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 from llama_server import TINY, Server, at_once, check, finish, ids, nearly_same, until
 
@@ -160,6 +162,30 @@ with Server(command("--slots", "1", "--devices", f"cpu,{workers[1].name}", "--la
     check("a worker that died", lost[-1].status >= 500 and s.process.poll() is None, [x.text for x in lost])
     check("is named", workers[1].name[4:] in s.log(), s.log()[-2000:])
 
+class OtherVersion:
+    """A relay to a worker that answers with the next version of ggml's RPC."""
+
+    def __init__(self, worker):
+        self.port, self.listener = worker.port, socket.create_server(("127.0.0.1", 0))
+        self.name = f"rpc:127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            asked, answers = self.listener.accept()[0], socket.create_connection(("127.0.0.1", self.port))
+            threading.Thread(target=self.pass_on, args=(asked, answers, False), daemon=True).start()
+            threading.Thread(target=self.pass_on, args=(answers, asked, True), daemon=True).start()
+
+    @staticmethod
+    def pass_on(source, to, changes):
+        with contextlib.suppress(OSError):  # the other direction has closed both
+            while data := source.recv(1 << 16):
+                if changes and len(data) > 8:  # the size of the answer comes before the version
+                    data, changes = data[:8] + bytes([data[8] + 1]) + data[9:], False
+                to.sendall(data)
+        to.close()
+
+
 # Names and numbers that are wrong.
 gone, here = workers[1].name, workers[0].name
 refused("no such device", 2, r"there is no device 'gpu7': this ggml has .*CPU", "--devices", "gpu7")
@@ -167,10 +193,14 @@ refused("one device twice", 2, r"'CPU' is named twice", "--devices", "cpu,CPU")
 refused("one server twice", 2, r"is the same server", "--devices", f"{here},rpc:localhost:{here.rsplit(':', 1)[1]}")
 refused("no address", 2, r"'127.0.0.1' is no address", "--devices", "rpc:127.0.0.1")
 refused("nobody there", 1, rf"{gone[4:]} cannot be reached", "--devices", gone)
+other = OtherVersion(workers[0])
+refused("a worker of another version", 1, rf"{other.name[4:]} speaks version \d+\.\d+ of ggml's RPC", "--devices", f"cpu,{other.name}")
 refused("too few layers", 2, r"'2,1' are 3 layers, and this model has 4", "--devices", f"cpu,{here}", "--layers", "2,1")
 refused("one number for two devices", 2, r"has 1 numbers, and --devices names 2", "--devices", f"cpu,{here}", "--layers", "4")
 refused("a number of nothing", 2, r"at least 1 for each device", "--devices", f"cpu,{here}", "--layers", "0,4")
 refused("a policy that sums up attention", 2, r"h2o needs .* cannot be had on WINNOW0.*auto and snapkv work", "--devices", "cpu", "--policy", "h2o")
+off = subprocess.run(command("--devices", "cpu", rest=("-fa", "off")), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+check("no flash attention", off.returncode == 2 and off.stderr.count("without flash attention the keys and values stay") == 1, off.returncode, off.stderr[-800:])
 refused("layers of no device", 2, r"shares layers out among --devices", "--layers", "4")
 workers[0].end()
 finish()

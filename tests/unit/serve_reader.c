@@ -519,7 +519,8 @@ static void test_routes_without_answers(void **state)
         {SERVE_FORM_RERANK, "{\"query\":\"x\",\"documents\":[\"y\"],\"return_documents\":true}",
          "return_documents"},
         {SERVE_FORM_CHAT, "{\"messages\":[],\"documents\":[\"y\"]}", "documents"},
-        {-1, "[]", ""},
+        {-1, "[]", NULL},
+        {-1, "7", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         other(cases[i].form, cases[i].body, cases[i].refused);
