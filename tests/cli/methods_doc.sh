@@ -23,7 +23,8 @@ good 'list' methods && {
     awk '/^## Recipes of presets/ { on = 1; next } /^#/ { on = 0 } on && /^\| `/ { gsub(/`/, ""); print $2, $4 }' "$work/page" >"$work/recipes"
     [ -s "$work/recipes" ] || fail 'no recipes of presets'
     while read -r name recipe; do
-        [ "$("$winnow" methods "$name" | grep '^  recipe ')" = "$("$winnow" methods "$recipe" | grep '^  recipe ')" ] || fail "$recipe is not $name"
+        long=$("$WINNOW" methods "$name" | grep '^  recipe ')
+        [ -n "$long" ] && [ "$("$WINNOW" methods "$recipe" | grep '^  recipe ')" = "$long" ] || fail "$recipe is not $name"
     done <"$work/recipes"
     for name in $(awk '/^Scorers:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$work/out"); do
         grep -qx "### Scorer $name" "$work/page" || fail "scorer $name has no section"
