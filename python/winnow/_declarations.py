@@ -244,6 +244,10 @@ class wnw_automatic(Structure):
     pass
 
 
+class wnw_decoder(Structure):
+    pass
+
+
 class wnw_option(Structure):
     pass
 
@@ -666,6 +670,15 @@ wnw_automatic._fields_ = [
     ("profile", POINTER(wnw_profile)),
     ("size", wnw_size),
     ("n_most", c_int32),
+]
+
+wnw_decoder._fields_ = [
+    ("struct_size", c_uint32),
+    ("model", POINTER(wnw_model)),
+    ("logits", CFUNCTYPE(POINTER(c_float), c_void_p)),
+    ("decode", CFUNCTYPE(c_int, c_int32, c_void_p)),
+    ("n_left", CFUNCTYPE(c_int32, c_void_p)),
+    ("user", c_void_p),
 ]
 
 wnw_option._fields_ = [
@@ -1294,6 +1307,12 @@ def wnw_automatic_default():
     return p
 
 
+def wnw_decoder_default():
+    p = wnw_decoder()
+    p.struct_size = sizeof(p)
+    return p
+
+
 def wnw_needs_default():
     p = wnw_needs()
     p.struct_size = sizeof(p)
@@ -1483,6 +1502,7 @@ FUNCTIONS = {
     "wnw_file_fingerprint": (c_int, [c_char_p, POINTER(wnw_model_params), c_char_p]),
     "wnw_free": (None, [c_void_p]),
     "wnw_generate": (c_int, [POINTER(wnw_generated), POINTER(wnw_session), POINTER(wnw_sampler), POINTER(wnw_generate_params)]),
+    "wnw_generate_by": (c_int, [POINTER(wnw_generated), POINTER(wnw_decoder), POINTER(wnw_sampler), POINTER(wnw_generate_params)]),
     "wnw_generated_clear": (None, [POINTER(wnw_generated)]),
     "wnw_heads_parse": (c_int, [POINTER(POINTER(wnw_head)), POINTER(c_int32), c_char_p, POINTER(wnw_model), POINTER(wnw_profile)]),
     "wnw_heads_profiles": (c_uint32, [c_char_p]),
