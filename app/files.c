@@ -4,6 +4,7 @@
 
 #include "app/clean.h"
 #include "app/console.h"
+#include "base/err.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -104,12 +105,13 @@ static int read_text(struct app_text *text, const char *path, bool regular, stru
     const bool from_stdin = !regular && strcmp(path, "-") == 0;
     char name[300];
     FILE *f = stdin;
-    int rc = from_stdin ? APP_OK : regular ? app_open_regular(&f, path) : app_open_input(&f, path);
     *text = (struct app_text){0};
-    if (rc != APP_OK)
-        return rc;
+    if (regular)
+        WNW_TRY(app_open_regular(&f, path));
+    else if (!from_stdin)
+        WNW_TRY(app_open_input(&f, path));
     snprintf(name, sizeof name, from_stdin ? "standard input" : "'%.290s'", path);
-    rc = read_all(text, f, name);
+    int rc = read_all(text, f, name);
     if (!from_stdin)
         fclose(f);
     if (rc == APP_OK && text->len > 0)

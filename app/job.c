@@ -52,37 +52,37 @@ int app_job_attention(struct app_job *job)
 
 static int check_types(struct app_job *job)
 {
-    const int rc = app_job_attention(job);
-    return rc == APP_OK ? app_kv_check(&job->kv, job->args, job->attn) : rc;
+    WNW_TRY(app_job_attention(job));
+    return app_kv_check(&job->kv, job->args, job->attn);
 }
 
 int app_job_check(struct app_job *job, const struct app_args *args)
 {
-    int rc;
     *job = (struct app_job){.args = args, .keep.run = wnw_run_default()};
-    if ((rc = app_keep_check(&job->keep, args)) != APP_OK || (rc = check_types(job)) != APP_OK ||
-        (rc = check_masks(job)) != APP_OK || (rc = app_job_check_prompt(job)) != APP_OK ||
-        (rc = app_job_find_inputs(job)) != APP_OK)
-        return rc;
+    WNW_TRY(app_keep_check(&job->keep, args));
+    WNW_TRY(check_types(job));
+    WNW_TRY(check_masks(job));
+    WNW_TRY(app_job_check_prompt(job));
+    WNW_TRY(app_job_find_inputs(job));
     return args->out ? app_out_check(args->out, &job->inputs) : APP_OK;
 }
 
 int app_job_check_conversation(struct app_job *job, const struct app_args *args)
 {
-    int rc;
     *job = (struct app_job){.args = args, .keep.run = wnw_run_default(), .talks = true};
-    if ((rc = app_keep_check(&job->keep, args)) != APP_OK ||
-        (rc = app_keep_check_blind(job->keep.policy)) != APP_OK || (rc = check_types(job)) != APP_OK ||
-        (rc = app_job_check_layout(args)) != APP_OK || (rc = app_job_read_texts(job)) != APP_OK)
-        return rc;
+    WNW_TRY(app_keep_check(&job->keep, args));
+    WNW_TRY(app_keep_check_blind(job->keep.policy));
+    WNW_TRY(check_types(job));
+    WNW_TRY(app_job_check_layout(args));
+    WNW_TRY(app_job_read_texts(job));
     return app_job_find_inputs(job);
 }
 
 int app_job_check_input(struct app_job *job, const struct app_args *args)
 {
     *job = (struct app_job){.args = args, .any_length = true};
-    const int rc = app_job_check_prompt(job);
-    return rc != APP_OK ? rc : app_model_path(&job->model_path, args->model);
+    WNW_TRY(app_job_check_prompt(job));
+    return app_model_path(&job->model_path, args->model);
 }
 
 int app_job_open(struct app_job *job)
@@ -148,9 +148,7 @@ int app_job_prepare(struct app_job *job)
 
 int app_job_session(struct app_job *job)
 {
-    const int rc = app_job_prepare(job);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_job_prepare(job));
     wnw_session_params params = wnw_session_default_params();
     params.kv_type = job->kv.type;
     params.kv_tail = job->kv.tail;

@@ -51,23 +51,19 @@ static int check_text(const struct app_args *args)
 int app_job_read_texts(struct app_job *job)
 {
     const struct app_args *args = job->args;
-    int rc = app_argument_clean(&job->question, args->question, "the question (-p)", &job->remarks);
-    if (rc == APP_OK)
-        rc = app_argument_clean(&job->system, args->system, "the system message (--system)", &job->remarks);
-    return rc == APP_OK
-               ? app_documents_read(&job->document, &job->n_document, &args->documents, &job->remarks)
-               : rc;
+    WNW_TRY(app_argument_clean(&job->question, args->question, "the question (-p)", &job->remarks));
+    WNW_TRY(app_argument_clean(&job->system, args->system, "the system message (--system)", &job->remarks));
+    return app_documents_read(&job->document, &job->n_document, &args->documents, &job->remarks);
 }
 
 int app_job_check_prompt(struct app_job *job)
 {
     const struct app_args *args = job->args;
-    int rc = args->tokens ? check_no_text(args) : APP_OK;
-    if (rc == APP_OK)
-        rc = check_text(args);
-    if (rc == APP_OK && args->tokens)
-        return app_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens);
-    return rc == APP_OK ? app_job_read_texts(job) : rc;
+    if (args->tokens)
+        WNW_TRY(check_no_text(args));
+    WNW_TRY(check_text(args));
+    return args->tokens ? app_read_tokens(&job->file_tokens, &job->n_file_tokens, args->tokens)
+                        : app_job_read_texts(job);
 }
 
 void app_job_date(struct app_job *job)

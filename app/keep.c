@@ -143,11 +143,8 @@ static int check_policy(struct app_keep *keep, const struct app_args *args)
 {
     const bool sized = keep->size.kind != WNW_SIZE_NONE;
     const char *recipe;
-    int rc = find_recipe(keep, args, &recipe);
-    if (rc == APP_OK)
-        rc = app_auto_check(recipe);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(find_recipe(keep, args, &recipe));
+    WNW_TRY(app_auto_check(recipe));
     keep->automatic = app_is_auto(recipe);
     if (keep->automatic) { /* every policy of the table needs a size, and works in every phase in which it is chosen */
         if (!asks_quality(args))
@@ -216,6 +213,17 @@ static double size_in_entries(const struct app_keep *keep, const struct app_keep
     return 0;
 }
 
+/* What messages call the policy. *own is released with wnw_free. */
+static const char *name_of(const struct app_keep *keep, const struct app_args *args, char **own)
+{
+    *own = NULL;
+    if (args->policy)
+        return args->policy;
+    if (keep->automatic)
+        return asks_quality(args) ? "for --keep-quality" : "auto";
+    return keep->policy ? app_policy_text(keep->policy, own) : "full"; /* a stored document has its recipe */
+}
+
 static int load_profile(struct app_keep *keep, struct app_text *remarks, const struct app_keep_of *of)
 {
     wnw_needs needs = wnw_policy_needs(keep->policy);
@@ -227,13 +235,9 @@ static int load_profile(struct app_keep *keep, struct app_text *remarks, const s
     const bool wants = needs.flags & WNW_NEED_PROFILE;
     const uint32_t for_masks = wnw_heads_profiles(of->args->mask_heads);
     const bool policy_lacks = !for_masks || (wants && needs.profiles & for_masks);
-    char user[96], *own = NULL; /* a stored document has its recipe without an argument */
+    char user[96], *own;
     snprintf(user, sizeof user, "%s %.60s", policy_lacks ? "policy" : "--mask-heads",
-             !policy_lacks      ? of->args->mask_heads
-             : of->args->policy ? of->args->policy
-             : keep->automatic  ? asks_quality(of->args) ? "for --keep-quality" : "auto"
-             : keep->policy     ? app_policy_text(keep->policy, &own)
-                                : "full");
+             policy_lacks ? name_of(keep, of->args, &own) : of->args->mask_heads);
     wnw_free(own);
     return app_profile_load(&keep->profile, remarks, of->model,
                             &(struct app_profile_want){.given = of->args->profile,
@@ -252,10 +256,9 @@ static int choose_keeping(struct app_keep *keep, const struct app_args *args, co
     const double q = args->keep_quality;
     keep->choice = wnw_policy_choice_default();
     int status = wnw_policy_choose_quality(&keep->choice, facts, keep->profile, q);
-    const int rc =
-        status == WNW_OK ? app_keep_recipe(&keep->recipe, keep->choice.recipe, q) : app_fail_status(status);
-    if (rc != APP_OK)
-        return rc;
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    WNW_TRY(app_keep_recipe(&keep->recipe, keep->choice.recipe, q));
     keep->choice.recipe = keep->recipe;
     status = wnw_policy_parse(&keep->policy, keep->recipe, NULL);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
@@ -294,9 +297,11 @@ static int choose_policy(struct app_keep *keep, const struct app_keep_of *of)
         keep->run.phase = facts.phase = WNW_PHASE_CHUNK;
         keep->run.chunk = keep->own_chunk;
     }
-    const int rc = asks_quality(of->args) ? choose_keeping(keep, of->args, &facts)
-                                          : app_auto_choose(&keep->policy, &keep->choice, &facts);
-    return rc == APP_OK ? app_keep_allowed(keep->policy, &keep->run, app_keep_when(of->args)) : rc;
+    if (asks_quality(of->args))
+        WNW_TRY(choose_keeping(keep, of->args, &facts));
+    else
+        WNW_TRY(app_auto_choose(&keep->policy, &keep->choice, &facts));
+    return app_keep_allowed(keep->policy, &keep->run, app_keep_when(of->args));
 }
 
 /* Whether the policy looks at numbers that the cache keeps with entries. They go with rules that are over. */

@@ -166,14 +166,14 @@ int app_out_check(const char *path, const struct app_inputs *inputs)
 static char *place_of(const char *path)
 {
     char *target = wnw__behind_links(path), *folder = target ? folder_of(target) : NULL,
-         *real = folder ? realpath(folder, NULL) : NULL, *place = NULL;
+         *real = folder ? realpath(folder, NULL) : NULL, *real_path = NULL;
     const char *slash = target ? strrchr(target, '/') : NULL;
-    if (real && asprintf(&place, "%s/%s", real, slash ? slash + 1 : target) < 0)
-        place = NULL;
+    if (real && asprintf(&real_path, "%s/%s", real, slash ? slash + 1 : target) < 0)
+        real_path = NULL;
     free(real);
     free(folder);
     free(target);
-    return place;
+    return real_path;
 }
 
 bool app_out_same(const char *a, const char *b)

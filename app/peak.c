@@ -2,6 +2,7 @@
 #include "app/peak.h"
 
 #include "app/console.h"
+#include "base/err.h"
 #include "winnow_method.h"
 #include "winnow_tools.h"
 
@@ -107,19 +108,15 @@ int app_peak_choose(struct app_peak *peak, wnw_run *run, const struct app_peak_o
     peak->whole = bytes_of(of, n);
     if (peak->whole <= (uint64_t)of->args->kv_peak)
         return APP_OK;
-    int rc = check_way(peak, run, of);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(check_way(peak, run, of));
     const double between = ceil(of->n_kept * slack_of(of->args));
     const int64_t kept = between < (double)n ? (int64_t)between : n,
                   room = entries_in(of, (uint64_t)of->args->kv_peak, n + LEAST + GROWTH) - GROWTH - kept;
-    rc = check_least(of, kept, room);
-    if (rc == APP_OK && run->chunk > room)
-        rc = app_fail(
+    WNW_TRY(check_least(of, kept, room));
+    if (run->chunk > room)
+        return app_fail(
             APP_BAD_INPUT, "--evict chunk:%d does not fit --kv-peak; use chunk:%lld, or allow %llu bytes",
             run->chunk, (long long)room, (unsigned long long)bytes_of(of, kept + run->chunk + GROWTH));
-    if (rc != APP_OK)
-        return rc;
     run->phase = WNW_PHASE_CHUNK;
     if (run->chunk == 0)
         run->chunk = (int32_t)(room < MOST ? room : MOST);

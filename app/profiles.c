@@ -109,6 +109,12 @@ static int64_t table_budget(const char *name)
     return app_parse_int(&budget, digits) && budget > 0 ? budget : 0;
 }
 
+/* How far the budget of a table is from the one that is asked for, in powers of two; 0: the smallest is the nearest. */
+static double distance_of(int64_t of_table, double budget)
+{
+    return budget > 0 ? fabs(log2((double)of_table / budget)) : (double)of_table;
+}
+
 /* Finds the table in the folder whose budget is nearest; of two that are equally near, the smaller. */
 static bool nearest_table(char **path, const char *folder, double budget)
 {
@@ -118,10 +124,7 @@ static bool nearest_table(char **path, const char *folder, double budget)
         const int64_t b = table_budget(e->d_name);
         if (b == 0)
             continue;
-        const double near = budget > 0 ? fabs(log2((double)b / budget)) : (double)b;
-        const double so_far = best == 0    ? INFINITY
-                              : budget > 0 ? fabs(log2((double)best / budget))
-                                           : (double)best;
+        const double near = distance_of(b, budget), so_far = best > 0 ? distance_of(best, budget) : INFINITY;
         if (near < so_far || (near == so_far && b < best))
             best = b;
     }

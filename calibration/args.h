@@ -16,7 +16,7 @@ struct srh_args {
 };
 struct compiler_args {
     struct calibrate_args common;
-    char *budgets, *verify, *cell, *lengths;
+    char *budgets, *verify;
     int64_t pieces; /* APP_UNSET: not given */
 };
 struct shares_args {
@@ -29,6 +29,6 @@ extern const struct app_group calibrate_group_work, calibrate_group_policy, cali
     calibrate_group_set, calibrate_group_set_all, calibrate_group_dump, calibrate_group_map;
 /* Those of one kind, in its file: srh.c, compiler.c, shares.c. */
 extern const struct app_group calibrate_group_probes, calibrate_group_compiler, calibrate_group_verify,
-    calibrate_group_cell, calibrate_group_target;
+    calibrate_group_target;
 
 #endif

@@ -102,8 +102,8 @@ static int check_document(struct ask *ask, const struct cli_args *args)
         return app_fail(APP_BAD_INPUT, "which document of the folder? Give its text with -f");
     ask->reading = *args;
     ask->reading.app.question = NULL;
-    const int rc = app_job_check(&ask->job, &ask->reading.app);
-    return rc == APP_OK ? cli_store_use_check(&ask->reading) : rc;
+    WNW_TRY(app_job_check(&ask->job, &ask->reading.app));
+    return cli_store_use_check(&ask->reading);
 }
 
 static int check_arguments(struct ask *ask, const struct cli_args *args)

@@ -4,6 +4,7 @@
 
 #include "app/clean.h"
 #include "app/stop.h"
+#include "base/err.h"
 #include "cli/chat_line.h"
 #include "cli/commands.h"
 #include "cli/store_use.h"
@@ -181,8 +182,8 @@ static int take(struct cli_chat *c, struct app_text *line, bool *ends)
         memmove(line->s, line->s + 1, line->len + 1);
         return say(c, line);
     }
-    const int rc = cli_chat_parse(&word, &argument, line->s);
-    return rc == APP_OK ? cli_chat_do(c, word, argument, ends) : rc;
+    WNW_TRY(cli_chat_parse(&word, &argument, line->s));
+    return cli_chat_do(c, word, argument, ends);
 }
 
 /* Whether nobody reads the answers any more. */

@@ -46,12 +46,12 @@ static void set_size(struct app_args *a, const wnw_size *size)
 }
 
 /* Takes a text over, where it was made. */
-static int own(char **place, char *text)
+static int own(char **target, char *text)
 {
     if (!text)
         return app_fail(APP_FAILED, "out of memory");
-    free(*place);
-    *place = text;
+    free(*target);
+    *target = text;
     return APP_OK;
 }
 
@@ -189,8 +189,8 @@ static void take(struct app_keep *keep, const struct app_keep *next)
     keep->run.more = &keep->more;
 }
 
-/* Tells the session. Where it is not there, or is not where the turns are, it will be told when it is made. */
-static int tell(struct cli_chat *c, const struct app_keep *next)
+/* Sets the policy of the session. If there is no session, or it is older than the turns, the next one gets it when it is made. */
+static int set_policy(struct cli_chat *c, const struct app_keep *next)
 {
     wnw_run run = next->run;
     wnw_run_more more = next->more;
@@ -250,7 +250,7 @@ int cli_chat_change(struct cli_chat *c, const char *recipe, const wnw_size *size
     if (rc == APP_OK)
         rc = prepare(c, &next);
     if (rc == APP_OK)
-        rc = tell(c, &next.keep);
+        rc = set_policy(c, &next.keep);
     if (rc == APP_OK) {
         take(&c->job.keep, &next.keep);
         c->args.app = a;

@@ -166,10 +166,9 @@ int cli_chat_take_stored(struct cli_chat *c, int32_t n)
 {
     const int32_t *tokens = wnw_chat_tokens(c->conversation.chat, NULL);
     c->job.keep.was_read = true;
-    int rc = app_job_prepare(&c->job);
-    if (rc == APP_OK)
-        rc = take_session(c, tokens, n);
-    return rc == APP_OK ? status_code(set_rules(c, true)) : rc;
+    WNW_TRY(app_job_prepare(&c->job));
+    WNW_TRY(take_session(c, tokens, n));
+    return status_code(set_rules(c, true));
 }
 
 /* ---- Going back ---- */
@@ -419,8 +418,8 @@ void cli_chat_restart(struct cli_chat *c)
         continue;
 }
 
-/* Tells why the answer ends where the model did not end it. */
-static void tell_end(const struct cli_chat *c, const struct cli_answer *a)
+/* Prints why an answer ends that the model did not end. */
+static void print_ending(const struct cli_chat *c, const struct cli_answer *a)
 {
     if (a->looped)
         app_note("the answer ends here because it repeats itself; --repeat-penalty 1.1 avoids that");
@@ -458,7 +457,7 @@ static int generate(struct cli_chat *c)
         rc = APP_FAILED;
     /* An answer that was broken off stays as far as it came. */
     const int added = cli_conversation_answer(&c->conversation, &a.said);
-    tell_end(c, &a);
+    print_ending(c, &a);
     cli_answer_clear(&a);
     if (rc != APP_OK)
         return rc;

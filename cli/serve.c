@@ -7,6 +7,7 @@
 #include "app/profiles.h"
 #include "app/share.h"
 #include "app/text.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
@@ -344,12 +345,10 @@ static int check(const struct cli_args *args, const char *recipe)
         return app_fail(APP_BAD_INPUT, "--when-full '%s': it is compress or refuse", args->when_full);
     if (args->park_disk != APP_UNSET && !args->state)
         return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
-    int rc = cli_serve_rest_check(args, &has_key);
-    if (rc == APP_OK)
-        rc = check_policy(args, recipe, NULL);
-    if (rc == APP_OK)
-        rc = cli_serve_documents_check(&app->documents);
-    return rc == APP_OK ? check_address(args, has_key) : rc;
+    WNW_TRY(cli_serve_rest_check(args, &has_key));
+    WNW_TRY(check_policy(args, recipe, NULL));
+    WNW_TRY(cli_serve_documents_check(&app->documents));
+    return check_address(args, has_key);
 }
 
 /* The server has libllama open the model, which ends the process for some damaged files. */

@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -175,8 +176,8 @@ int cli_serve_rest_check(const struct cli_args *args, bool *has_key)
             return app_fail(APP_BAD_INPUT, "%s does not go with --document: slots share its cells", option);
         *has_key = *has_key || is_option(option, "--api-key-file");
     }
-    const int rc = check_numbers(args);
-    return rc == APP_OK ? check_set(app) : rc;
+    WNW_TRY(check_numbers(args));
+    return check_set(app);
 }
 
 int cli_serve_rest_check_model(const struct cli_args *args, bool stored)

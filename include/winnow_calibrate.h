@@ -99,7 +99,7 @@ typedef struct wnw_calibration_text {
 typedef struct wnw_calibrate_params {
     uint32_t struct_size;
     wnw_effort effort;
-    const char *options; /* of the kind: "key=value,...", see wnw_calibration_options; NULL = defaults */
+    const char *options;               /* of the kind: "key=value,...", as of --set; NULL = defaults */
     const wnw_calibration_text *texts; /* [n_texts] */
     int32_t n_texts;
     uint32_t seed;          /* of everything that is drawn at random; default 42 */
@@ -153,12 +153,6 @@ WNW_API const char *wnw_calibration_profile(const wnw_calibration *c, int32_t i,
  * prompt_tokens, target_first, target_len, generated_tokens). */
 WNW_API const char *wnw_calibration_output(const wnw_calibration *c, const char *name);
 
-/* Names of the kinds; NULL past the end. Static. */
-WNW_API const char *wnw_calibration_kind_name(int32_t i);
-/* Writes the options of a kind, one per line with range, default and meaning. *text is owned by the caller, who
- * releases it with wnw_free. E_ARG: there is no such kind. */
-WNW_API int wnw_calibration_options(const char *kind, char **text);
-
 /* What a file of another program is. */
 typedef struct wnw_import_params {
     uint32_t struct_size;
@@ -177,65 +171,6 @@ WNW_DEFAULT(wnw_import_params, wnw_import_default_params)
  * E_IO: cannot be read. E_FORMAT: not such a file. E_MISMATCH: the shape is another model's. */
 WNW_API int wnw_profile_import(char **text, const wnw_model *m, const char *path,
                                const wnw_import_params *params);
-
-/* ======== What CompilerKV makes of a prompt ======== */
-
-/* A prompt that was read once with the full cache, to see its risk and what the thresholds of a table do to it. Used by one
- * thread at a time. */
-typedef struct wnw_risk wnw_risk;
-
-typedef struct wnw_risk_params {
-    uint32_t struct_size;
-    /* of kind compiler, borrowed for as long as the wnw_risk lives; NULL = no table */
-    const wnw_profile *profile;
-    int32_t window; /* last tokens that are looked at; 0 = those of the table, or 64 */
-    double floor;   /* part of the room outside the window that every layer keeps at least, 0 to 1 */
-    wnw_kv_type kv_type;
-    int32_t n_threads; /* 0 = usable cores */
-    /* As in wnw_session_params. */
-    bool (*progress)(int32_t done, int32_t total, void *user);
-    void *progress_user;
-} wnw_risk_params;
-
-/* floor as the preset compilerkv has it. */
-WNW_DEFAULT_WITH(wnw_risk_params, wnw_risk_default_params, p.floor = 0.25)
-
-/* The risk of the prompt, and the cell of the table that it falls into. */
-typedef struct wnw_risk_cell {
-    uint32_t struct_size;
-    int32_t n_tokens, window;
-    /* nats, of the window's attention averaged over the model (eq. 12); divided by ln n_tokens where
-     * the table's is */
-    double entropy;
-    double perplexity; /* of the window's tokens (eq. 13) */
-    /* Bins from 0 on, and how many there are; all 0 without a table. */
-    int32_t entropy_bin, n_entropy, ppl_bin, n_ppl;
-    double least_tau, mean_tau, most_tau; /* of the cell's thresholds over the layers; 0 without a table */
-} wnw_risk_cell;
-WNW_DEFAULT(wnw_risk_cell, wnw_risk_cell_default)
-
-/* What the thresholds do at one size. */
-typedef struct wnw_risk_size {
-    uint32_t struct_size;
-    int32_t budget;  /* entries per layer and KV head */
-    int32_t room;    /* entries that it leaves for others than the window */
-    int32_t n_layer; /* layers that can be compressed */
-    /* layers that keep another number of entries than the budget because of their threshold */
-    int32_t n_bound;
-    double clear; /* entries that clear their layer's threshold, the mean over layers */
-    double kept;  /* entries per KV head that stay, the mean over layers */
-} wnw_risk_size;
-WNW_DEFAULT(wnw_risk_size, wnw_risk_size_default)
-
-/* Reads the prompt: n token ids, n >= 2. *out is released with wnw_risk_free. E_ARG, E_RANGE (longer than the context;
- * a parameter), E_MISMATCH (the table is of another model), E_UNSUPPORTED (the table was made under options whose scores are
- * not computed here: only those of calibrated tables are), E_CANCELLED, E_NOMEM. */
-WNW_API int wnw_risk_read(wnw_risk **out, const wnw_model *m, const int32_t *tokens, int32_t n,
-                          const wnw_risk_params *params);
-WNW_API void wnw_risk_free(wnw_risk *risk);
-WNW_API int wnw_risk_get_cell(const wnw_risk *risk, wnw_risk_cell *out);
-/* budget: 2 or more; 0 = the table's own. From the prompt's length on nothing is compressed and nothing binds. E_UNSUPPORTED: there is no table. */
-WNW_API int wnw_risk_get_size(wnw_risk *risk, int32_t budget, wnw_risk_size *out);
 
 #ifdef __cplusplus
 }

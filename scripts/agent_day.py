@@ -37,7 +37,7 @@ from llama_server import Server  # noqa: E402
 TOOLS = [{"type": "function", "function": {"name": name, "description": what, "parameters": {"type": "object", "properties": {arg: {"type": "string"}}, "required": [arg]}}}
          for name, what, arg in (("read_file", "Returns the text of a file.", "path"), ("search", "Finds lines of files that have a text.", "text"),
                                  ("run", "Runs a command and returns what it prints.", "command"))]
-SHOWN = ("server", "read", "there", "all s", "first s", "first p95 s", "MiB", "same answers")
+SHOWN = ("server", "tokens_read", "tokens_there", "all_s", "first_token_s", "first_token_p95_s", "MiB", "same_answers")
 
 
 def arguments():
@@ -177,9 +177,9 @@ def main():
     print(file=sys.stderr)
     never = next((s.answers for s in servers if s.name == "never"), servers[0].answers)
     rows = [s.row(never) for s in servers]
-    print("  ".join(f"{x:>12}" for x in SHOWN))
+    print("  ".join(f"{x:>18}" for x in SHOWN))
     for row in rows:
-        print("  ".join(f"{row[x]!s:>12}" for x in SHOWN))
+        print("  ".join(f"{row[x]!s:>18}" for x in SHOWN))
     if a.csv:
         with open(a.csv, "w", newline="", encoding="utf-8") as f:
             f.write("# scripts/agent_day.py " + " ".join(x for x in sys.argv[1:] if x not in ("--csv", a.csv)) + "\n")

@@ -5,8 +5,8 @@
     scripts/forgotten_facts.py -m MODEL.gguf [--context 512] [--times 3] [--conversations 3]
 
 Each turn of a conversation tells the code of one room. The conversation has --times contexts, so winnow has removed most of its middle. Then it is asked for the
-codes of early rooms, whose turns were evicted, and of the last rooms. The same is asked in a fresh context that has only the last turns. A first sentence asks
-the model to say "unknown" if nobody has told it the code.
+codes of early rooms, whose turns were evicted, and of the last rooms. The same is asked in a fresh context that has only the last turns. The system message
+says that the answer is "unknown" where nobody has said the code.
 
 An answer is right, or unknown, or invented: another number of four digits. The script prints these shares for both, and the difference of the shares of invented
 codes of early rooms. The interval (95 %) is Newcombe's for two independent shares.

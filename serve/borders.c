@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/borders.h"
 
-#include "serve/real.h"
+#include "serve/libllama_real.h"
 
 #include <llama.h>
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Tokens between borders: nearer ones save little. The server has several around the end of a prompt. */
-enum { LEAST_BETWEEN = 16 };
+enum { LEAST_BETWEEN = 32 };
 
 /* libllama's state without what can be cut. */
 static const llama_state_seq_flags partial = LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY;
@@ -100,7 +100,7 @@ struct head {
 };
 
 /* Borders that are saved in any case. More may take as much room as the slot itself. */
-enum { LEAST_SAVED = 2 };
+enum { LEAST_SAVED = 3 };
 
 bool serve_borders_save(struct serve_slot_read *x, const struct serve_watched *w, int32_t seq, int32_t n)
 {

@@ -16,7 +16,7 @@ void serve_breaks_note(struct serve_watched *w, int32_t seq, int32_t from)
     const int32_t *ids = serve_watched_tokens(w, seq, &n);
     if (how.claim == 0 || how.claim == b->told || how.claim == b->noted)
         return;
-    for (at = w->held[seq].n_unknown > 0 ? at : 0; ids == q->token && at < n && q->pos[at] < from; at++)
+    for (at = w->slot_cache[seq].n_unknown > 0 ? at : 0; ids == q->token && at < n && q->pos[at] < from; at++)
         ;
     if (at >= n)
         return;
@@ -70,7 +70,7 @@ void serve_breaks_tell(struct serve_watched *w, int32_t seq, int32_t n_document)
 {
     struct serve_break *b = &w->breaks[seq];
     const struct serve_how how = serve_slots_how(seq);
-    const int32_t n_before = w->held[seq].at_prompt;
+    const int32_t n_before = w->slot_cache[seq].at_prompt;
     struct serve_why x = {.slot = seq, .owner = how.owner, .n_read = w->sequences.of[seq].n - n_before};
     if (how.claim == 0)
         return;

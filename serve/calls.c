@@ -13,11 +13,11 @@
 #include "serve/document_cells.h"
 #include "serve/grammar.h"
 #include "serve/inspect.h"
-#include "serve/look.h"
+#include "serve/libllama_real.h"
 #include "serve/parks.h"
 #include "serve/plain.h"
-#include "serve/real.h"
-#include "serve/saved.h"
+#include "serve/slot_save.h"
+#include "serve/slot_view.h"
 #include "serve/stretch.h"
 #include "serve/watched.h"
 
@@ -228,12 +228,12 @@ static void free_dead_cells(int32_t seq)
     serve_watched_bury(&w);
     w.n_purges = 0;
     for (int32_t i = seq < 0 ? 0 : seq; i < (seq < 0 ? w.n_slots : seq + 1); i++) {
-        if (w.sequences.of[i].n == 0 && w.held[i].n_unknown == 0)
-            w.held[i] = (struct serve_held){0};
-        else if (w.held[i].n_unknown == 0)
+        if (w.sequences.of[i].n == 0 && w.slot_cache[i].n_unknown == 0)
+            w.slot_cache[i] = (struct serve_slot_cache){0};
+        else if (w.slot_cache[i].n_unknown == 0)
             serve_watched_count(&w, i);
-        const int32_t n = w.sequences.of[i].n + w.held[i].n_unknown;
-        w.held[i].n_done = w.held[i].n_done < n ? w.held[i].n_done : n;
+        const int32_t n = w.sequences.of[i].n + w.slot_cache[i].n_unknown;
+        w.slot_cache[i].n_done = w.slot_cache[i].n_done < n ? w.slot_cache[i].n_done : n;
         serve_document_cells_check(&w, i);
         serve_watched_report(&w, i);
     }
@@ -291,9 +291,9 @@ void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst,
     if (!is_watched(mem) || src == dst || src >= w.n_slots || dst >= w.n_slots)
         return;
     serve_sequences_cp(&w.sequences, src, dst, p0, p1);
-    w.held[dst] = w.held[src];
-    w.held[dst].n_new = 0;
-    if (w.held[src].n_unknown > 0)
+    w.slot_cache[dst] = w.slot_cache[src];
+    w.slot_cache[dst].n_new = 0;
+    if (w.slot_cache[src].n_unknown > 0)
         (void)serve_watched_restored(&w, dst, w.restored[src].token, w.restored[src].at, w.restored[src].n);
     serve_watched_report(&w, dst);
 }

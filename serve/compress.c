@@ -12,9 +12,9 @@
 enum { LEAST_KEPT = 32 };
 
 /* The size of what comes after the header, which no policy sees. A budget is of both, but not of a document. */
-static wnw_size size_of_rest(const struct serve_want *want, int32_t n_header, int32_t n_shared)
+static wnw_size size_of_rest(const struct serve_keep_rule *keep_rule, int32_t n_header, int32_t n_shared)
 {
-    wnw_size size = want->size;
+    wnw_size size = keep_rule->size;
     const int64_t rest = size.budget - (n_header - n_shared);
     if (size.kind == WNW_SIZE_BUDGET)
         size.budget = rest > LEAST_KEPT ? rest : LEAST_KEPT;
@@ -29,7 +29,7 @@ static void count_all_entries(struct serve_watched *w)
 }
 
 /* Says why the fallback is taken, once for each reason. */
-static void tell_fallback(struct serve_watched *w, const char *recipe, int rc)
+static void warn_fallback(struct serve_watched *w, const char *recipe, int rc)
 {
     if (rc == WNW_E_UNSUPPORTED)
         snprintf(w->cannot, sizeof w->cannot, "%s", recipe);
@@ -73,8 +73,8 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
                               .sample = w->sample[seq]};
     int rc = wnw_bridge_compress_cells(w->cache, &of);
     if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, part) &&
-        strcmp(rule->want.recipe, SERVE_FALLBACK) != 0) {
-        tell_fallback(w, rule->want.recipe, rc);
+        strcmp(rule->keep_rule.recipe, SERVE_FALLBACK) != 0) {
+        warn_fallback(w, rule->keep_rule.recipe, rc);
         serve_slots_count_fallback();
         of.policy = w->fallback;
         rc = wnw_bridge_compress_cells(w->cache, &of);
@@ -83,94 +83,62 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
     return rc;
 }
 
-/* The first token of `rest` that no compression has seen. */
-static int32_t already_compressed(const struct serve_watched *w, int32_t seq, const struct part *rest)
-{
-    const int32_t n = w->held[seq].n_done;
-    return n < rest->from ? rest->from : n < rest->to ? n : rest->to;
-}
-
 /* Whether earlier turns are left as they are. A quality rule may compress each token once: a second time would fall below the promised
  * quality. Earlier turns are only compressed again if they do not fit into a given size. */
 static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct part *rest,
                            const struct serve_rule *rule)
 {
-    const int64_t held = (w->held[seq].entries + w->row_entries - 1) / w->row_entries;
-    return rule->want.keeps_quality &&
-           (rest->size.kind == WNW_SIZE_NONE ||
-            (rest->size.kind == WNW_SIZE_BUDGET && held <= rule->want.size.budget));
-}
-
-/* A policy that looks with every query has only those of the last prompt. They would drop too much of earlier turns. So the policy
- * compresses only that prompt, if it is long enough. With a ratio, parts that were compressed before stay as they are, and the fallback
- * compresses the rest. A budget is divided by numbers of tokens. */
-static int compress_last(struct serve_watched *w, int32_t seq, const struct part *rest,
-                         const struct serve_rule *rule)
-{
-    const struct serve_held *s = &w->held[seq];
-    struct part old = *rest, last = *rest;
-    const bool leaves = keeps_previous(w, seq, rest, rule);
-    const int32_t n = rest->to - rest->from, at = s->at_prompt > rest->from ? s->at_prompt : rest->from;
-    old.to = last.from = rest->to - at < SERVE_LEAST_NEW ? rest->to : at;
-    if (leaves) {
-        old.from = old.to;
-    } else if (rest->size.kind == WNW_SIZE_BUDGET) {
-        const int64_t share = rest->size.budget * (old.to - old.from) / n;
-        old.size.budget = share > 0 ? share : 1;
-        last.size.budget = rest->size.budget - share > 0 ? rest->size.budget - share : 1;
-    } else {
-        old.from = already_compressed(w, seq, &old);
-    }
-    int rc = old.from < old.to ? compress_part(w, seq, &old, NULL) : WNW_OK;
-    if (rc == WNW_OK && last.from < last.to)
-        rc = compress_part(w, seq, &last, rule);
-    return rc;
-}
-
-static int compress_new(struct serve_watched *w, int32_t seq, const struct part *rest,
-                        const struct serve_rule *rule)
-{
-    struct part new = *rest;
-    if (w->held[seq].compressed && keeps_previous(w, seq, rest, rule))
-        new.from = already_compressed(w, seq, rest);
-    return new.from < new.to ? compress_part(w, seq, &new, rule) : WNW_OK;
+    if (!rule->keep_rule.keeps_quality || rest->size.kind == WNW_SIZE_NONE)
+        return rule->keep_rule.keeps_quality;
+    const int64_t n_kept = (w->slot_cache[seq].entries + w->row_entries - 1) / w->row_entries;
+    return rest->size.kind == WNW_SIZE_BUDGET && n_kept <= rule->keep_rule.size.budget;
 }
 
 /* Compresses by the rule, or by the fallback where it is known that the rule cannot be had. */
 static int compress_by(struct serve_watched *w, int32_t seq, const struct part *rest,
                        const struct serve_rule *rule)
 {
-    if (!sizes_itself(rule, rest) && strcmp(rule->want.recipe, w->cannot) == 0) {
+    if (!sizes_itself(rule, rest) && strcmp(rule->keep_rule.recipe, w->cannot) == 0) {
         serve_slots_count_fallback();
         return compress_part(w, seq, rest, NULL);
     }
-    if (serve_looks_with_all(&rule->want))
-        return compress_last(w, seq, rest, rule);
-    return compress_new(w, seq, rest, rule);
+    struct serve_turns turns = serve_compress_turns(w, seq);
+    turns.keeps_previous = keeps_previous(w, seq, rest, rule);
+    turns.all_queries = serve_looks_with_all(&rule->keep_rule);
+    turns.size = rest->size;
+    struct serve_turns_part parts[2];
+    const int32_t n = serve_turns_parts(parts, &turns);
+    int rc = WNW_OK;
+    for (int32_t i = 0; rc == WNW_OK && i < n; i++) {
+        const struct part part = {
+            .n_prefix = rest->n_prefix, .from = parts[i].from, .to = parts[i].to, .size = parts[i].size};
+        rc = compress_part(w, seq, &part, parts[i].fallback ? NULL : rule);
+    }
+    return rc;
 }
 
 /* Notes by what a slot was compressed. */
-static void note(struct serve_held *s, const struct serve_want *want, const char *taken)
+static void note(struct serve_slot_cache *s, const struct serve_keep_rule *keep_rule, const char *taken)
 {
-    s->by = *want;
-    if (serve_is_automatic(want))
+    s->by = *keep_rule;
+    if (serve_is_automatic(keep_rule))
         snprintf(s->by.taken, sizeof s->by.taken, "%s", taken);
 }
 
 bool serve_compress(struct serve_watched *w, int32_t seq)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const struct serve_want *want = &w->rule[seq].want;
+    const struct serve_keep_rule *keep_rule = &w->rule[seq].keep_rule;
     const int32_t n_shared = serve_document_cells_shared(w, seq), n_header = serve_compress_header(w, seq);
-    if (s->n_unknown > 0 || serve_keeps_all(want) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
+    if (s->n_unknown > 0 || serve_keeps_all(keep_rule) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
         return true;
     const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,
                               .from = n_header,
                               .to = q->n,
-                              .size = size_of_rest(want, n_header, n_shared)};
+                              .size = size_of_rest(keep_rule, n_header, n_shared)};
     struct serve_rule chosen = {0};
-    int rc = serve_is_automatic(want)
+    int rc = serve_is_automatic(keep_rule)
                  ? serve_choose_rule(&chosen, w, seq, q->n - n_shared, w->sample[seq] != NULL)
                  : WNW_OK;
     const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
@@ -181,7 +149,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
     } else {
         s->compressed = true;
         s->n_done = q->n;
-        note(s, want, rule->want.recipe);
+        note(s, keep_rule, rule->keep_rule.recipe);
         count_all_entries(w);
         serve_watched_report(w, seq);
     }
@@ -192,13 +160,13 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
 
 bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, int32_t to, int32_t n)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct part middle = {
         .n_prefix = from, .from = from, .to = to, .size = {.kind = WNW_SIZE_BUDGET, .budget = n > 0 ? n : 1}};
     if (compress_part(w, seq, &middle, NULL) != WNW_OK)
         return false;
     if (!s->compressed) { /* who goes on with it asked for something to be dropped */
-        s->by = w->rule[seq].want;
+        s->by = w->rule[seq].keep_rule;
         snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
     }
     s->compressed = true;
@@ -207,10 +175,10 @@ bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, i
 
 void serve_compress_parked(struct serve_watched *w, int32_t seq)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const int32_t n_header = serve_compress_header(w, seq);
-    if (s->compressed || s->behind > 0 || s->n_unknown > 0 || q->n - n_header < SERVE_LEAST_NEW)
+    if (s->compressed || s->document_plus_1 > 0 || s->n_unknown > 0 || q->n - n_header < SERVE_LEAST_NEW)
         return;
     const struct part rest = {.n_prefix = n_header,
                               .from = n_header,
@@ -223,7 +191,7 @@ void serve_compress_parked(struct serve_watched *w, int32_t seq)
     /* Who goes on with it asked for more, and takes it. */
     s->compressed = true;
     s->n_done = q->n;
-    s->by = w->rule[seq].want;
+    s->by = w->rule[seq].keep_rule;
     snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
     serve_watched_count(w, seq);
     serve_watched_report(w, seq);

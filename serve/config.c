@@ -84,7 +84,7 @@ static int32_t chunk_of(const char *variable)
 
 /* ---- Parked prompts ---- */
 
-#define BYTES_FORM "a whole number of bytes from 0 to 4294967296G; K, M or G behind it are powers of 1024"
+#define BYTES_FORM "a whole number of bytes from 0 to 4294967296G; K, M or G after it are powers of 1024"
 
 static uint64_t bytes_of(const char *variable, uint64_t missing)
 {
@@ -140,7 +140,8 @@ static int read_profiles(struct serve_config *config, const char *list)
 
 /* Logs one of the recipes that "auto" may choose at the server's own size or quality. prompts: the words for the prompts that it applies
  * to; comma: the text around their length. */
-static void tell(const char *prompts, const char *comma, const char *recipe, const wnw_policy_choice *row)
+static void print_choice(const char *prompts, const char *comma, const char *recipe,
+                         const wnw_policy_choice *row)
 {
     char upto[48] = "";
     if (row->until_tokens < INT32_MAX)
@@ -148,51 +149,51 @@ static void tell(const char *prompts, const char *comma, const char *recipe, con
     fprintf(stderr, "winnow: auto: %s%s by %s: %s\n", prompts, upto, recipe, row->reason);
 }
 
-static int tell_row(const char *recipe, const wnw_policy_choice *row, void *user)
+static int print_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     (void)user;
-    tell("prompts", "", recipe, row);
+    print_choice("prompts", "", recipe, row);
     return WNW_OK;
 }
 
 /* The same for prompts with a sample that is fed again, if the policy needs one. */
-static int tell_fed_row(const char *recipe, const wnw_policy_choice *row, void *user)
+static int print_fed_row(const char *recipe, const wnw_policy_choice *row, void *user)
 {
     wnw_policy *policy;
     (void)user;
     if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
         return WNW_OK;
     if (wnw_policy_needs(policy).flags & WNW_NEED_SECOND_PASS)
-        tell("prompts that come in several batches", ",", recipe, row);
+        print_choice("prompts that come in several batches", ",", recipe, row);
     wnw_policy_free(policy);
     return WNW_OK;
 }
 
-void serve_tell_fed(void)
+void serve_print_fed(void)
 {
     wnw_policy_facts facts;
-    const struct serve_want *want = &serve_settings()->want;
-    const wnw_automatic of = serve_automatic_of(&facts, want, true);
-    if (serve_is_automatic(want))
-        (void)wnw_automatic_each(&of, tell_fed_row, NULL);
+    const struct serve_keep_rule *keep_rule = &serve_settings()->keep_rule;
+    const wnw_automatic of = serve_automatic_of(&facts, keep_rule, true);
+    if (serve_is_automatic(keep_rule))
+        (void)wnw_automatic_each(&of, print_fed_row, NULL);
 }
 
 /* Takes the recipe of requests that do not say. */
 static void take_recipe(struct serve_config *config, const char *recipe)
 {
     wnw_policy *policy = NULL;
-    int rc = serve_want_set(&config->want, recipe, &policy);
+    int rc = serve_keep_rule_set(&config->keep_rule, recipe, &policy);
     rc = rc == WNW_OK && policy ? serve_check_policy(policy) : rc;
-    rc = rc == WNW_OK ? serve_automatic_settle(&config->want) : rc;
+    rc = rc == WNW_OK ? serve_automatic_settle(&config->keep_rule) : rc;
     if (rc != WNW_OK)
         refuse_status(rc);
     wnw_policy_free(policy);
     wnw_policy_facts facts;
-    const wnw_automatic of = serve_automatic_of(&facts, &config->want, false);
-    if (!serve_is_automatic(&config->want))
+    const wnw_automatic of = serve_automatic_of(&facts, &config->keep_rule, false);
+    if (!serve_is_automatic(&config->keep_rule))
         return;
-    (void)wnw_automatic_each(&of, tell_row, NULL);
-    if (!serve_asks_quality(&config->want) && !(config->facts.profiles & 1u << WNW_PROFILE_SHARES))
+    (void)wnw_automatic_each(&of, print_row, NULL);
+    if (!serve_asks_quality(&config->keep_rule) && !(config->facts.profiles & 1u << WNW_PROFILE_SHARES))
         fputs("winnow: auto: this model has no profile of shares, without which more answers are lost: "
               "`winnow calibrate shares` makes one, in minutes for small models\n",
               stderr);
@@ -206,7 +207,7 @@ static void read_documents(const struct serve_config *config, const char *lines)
     bool reads = false; /* what is stored was compressed already */
     for (int32_t d = 0; d < serve_documents_n(); d++)
         reads = reads || !serve_document_is_stored(d);
-    if (reads && serve_looks_at_question(&config->want))
+    if (reads && serve_looks_at_question(&config->keep_rule))
         serve_refuse_input("the policy looks at the end of a prompt, where a document's questions are not: "
                            "documents need another one, as keydiff");
 }
@@ -238,7 +239,7 @@ static const char *names_of(const char *variable)
 static void read_when_full(struct serve_config *config)
 {
     const char *text = text_of("WINNOW_SERVE_WHEN_FULL");
-    config->makes_room = *text ? strcmp(text, "compress") == 0 : !serve_keeps_all(&config->want);
+    config->makes_room = *text ? strcmp(text, "compress") == 0 : !serve_keeps_all(&config->keep_rule);
     if (*text && !config->makes_room && strcmp(text, "refuse") != 0)
         refuse_value("WINNOW_SERVE_WHEN_FULL", "compress or refuse");
     config->makes_room = config->makes_room && WNW_SERVE_ROUTES;
@@ -251,10 +252,10 @@ static void read_environment(struct serve_config *config)
         recipe = "full";
     if (strlen(recipe) >= SERVE_RECIPE)
         serve_refuse_input("the policy's recipe is too long");
-    read_size(&config->want.size);
+    read_size(&config->keep_rule.size);
     config->saves = getenv("WINNOW_SERVE_SAVES");
     config->cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
-                                     "a whole number of bytes from 1 to 4294967296G; K, M or G behind it are "
+                                     "a whole number of bytes from 1 to 4294967296G; K, M or G after it are "
                                      "powers of 1024");
     config->chunk = WNW_SERVE_ROUTES ? chunk_of("WINNOW_SERVE_CHUNK") : 0;
     const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");

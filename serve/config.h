@@ -4,7 +4,7 @@
 #define WNW_SERVE_CONFIG_H
 
 #include "app/model_files.h"
-#include "serve/want.h"
+#include "serve/keep_rule.h"
 #include "winnow_tools.h"
 
 #ifdef __cplusplus
@@ -15,7 +15,7 @@ extern "C" {
 enum { SERVE_MAX_SLOTS = 64, SERVE_TEXT = 512 /* bytes of a sentence */ };
 
 struct serve_config {
-    struct serve_want want;  /* of requests that do not say */
+    struct serve_keep_rule keep_rule; /* of requests that do not say */
     wnw_policy_facts facts;  /* what is known of all prompts, for "auto" */
     wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
     uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
@@ -50,7 +50,7 @@ void serve_refuse_input(const char *what) __attribute__((noreturn));
 /* ---- config.c ---- */
 
 /* Logs what "auto" may choose for prompts with a sample that is fed again. */
-void serve_tell_fed(void);
+void serve_print_fed(void);
 
 #ifdef __cplusplus
 }

@@ -7,8 +7,8 @@
 // So a connection, also one that asks for /health, could wait until another client has sent the rest of its request.
 #include "serve/connections.hpp"
 
-#include "serve/ask.hpp"
-#include "serve/real.h"
+#include "serve/internal_requests.hpp"
+#include "serve/libllama_real.h"
 
 #include <algorithm>
 #include <chrono>

@@ -19,28 +19,28 @@
 /* Whether these rows belong to a prompt. A single row may be the prompt's last one, after others of it. */
 static bool reads_prompt(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
 {
-    return r->n > 0 && (w->held[seq].reading || r->n_silent > 0);
+    return r->n > 0 && (w->slot_cache[seq].reading || r->n_silent > 0);
 }
 
 /* Switches a slot to another recipe. */
-static void follow(struct serve_watched *w, int32_t seq, const struct serve_want *want)
+static void follow(struct serve_watched *w, int32_t seq, const struct serve_keep_rule *keep_rule)
 {
     struct serve_rule *rule = &w->rule[seq];
     wnw_policy_free(rule->policy);
     rule->policy = NULL;
-    if (!serve_keeps_all(want) && !serve_is_automatic(want) &&
-        wnw_policy_parse(&rule->policy, want->recipe, NULL) != WNW_OK)
+    if (!serve_keeps_all(keep_rule) && !serve_is_automatic(keep_rule) &&
+        wnw_policy_parse(&rule->policy, keep_rule->recipe, NULL) != WNW_OK)
         fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
 }
 
 /* Begins what is new. Requests that ask for what the one before them asked for parse nothing here. */
-static void begin(struct serve_watched *w, int32_t seq, const struct serve_want *want)
+static void begin(struct serve_watched *w, int32_t seq, const struct serve_keep_rule *keep_rule)
 {
     struct serve_rule *rule = &w->rule[seq];
-    if (!serve_same_recipe(&rule->want, want))
-        follow(w, seq, want);
-    rule->want = *want;
-    rule->asks = serve_looks_with_queries(want) && strcmp(want->recipe, w->cannot) != 0;
+    if (!serve_same_recipe(&rule->keep_rule, keep_rule))
+        follow(w, seq, keep_rule);
+    rule->keep_rule = *keep_rule;
+    rule->asks = serve_looks_with_queries(keep_rule) && strcmp(keep_rule->recipe, w->cannot) != 0;
 }
 
 /* Whether rows are of no request and of a prompt that ends before it could be compressed, as those by which the server warms up:
@@ -59,20 +59,20 @@ static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
     if (cap == 0 || serve_watched_bytes_with(w, b->n) <= cap)
         return false;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n_idle += w->sequences.of[seq].n + w->held[seq].n_unknown > 0 && serve_batch_rows_of(b, seq).n == 0 &&
-                  !serve_slots_is_claimed(seq);
+        n_idle += w->sequences.of[seq].n + w->slot_cache[seq].n_unknown > 0 &&
+                  serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
     return w->n_purges++ < n_idle;
 }
 
 bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
 {
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         const struct serve_rows r = serve_batch_rows_of(b, seq);
-        if (r.n > 0 && !is_warmup(w, seq, &r) && serve_slots_want(seq, &want))
-            begin(w, seq, &want);
+        if (r.n > 0 && !is_warmup(w, seq, &r) && serve_slots_keep_rule(seq, &keep_rule))
+            begin(w, seq, &keep_rule);
         w->rule[seq].notes = w->rule[seq].asks && reads_prompt(w, seq, &r);
-        w->held[seq].unnoted = w->held[seq].unnoted && w->sequences.of[seq].n > 0;
+        w->slot_cache[seq].unnoted = w->slot_cache[seq].unnoted && w->sequences.of[seq].n > 0;
     }
     serve_watched_observe(w);
     if (needs_room(w, b) || !serve_stretch_make(w, b))
@@ -91,7 +91,7 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
  * puts a state into consecutive cells. If it found none, the order of the tokens is unknown, and the sequence is not compressed. */
 static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own, int32_t pos)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     int32_t n = 0, *cells = malloc(((size_t)w->sequences.n_cells + 1) * sizeof *cells);
     if (cells && wnw_bridge_seen(w->cache, row, cells, w->sequences.n_cells, &n) == WNW_OK && n == pos + 1) {
         int32_t k = 0;
@@ -120,7 +120,7 @@ void serve_decode_rows(const int32_t *cells, int32_t n, int32_t n_cells, void *u
         bool noted = w->feeding;
         for (int32_t seq = 0; seq < w->n_slots; seq++)
             if (row->seqs >> seq & 1) {
-                if (w->held[seq].n_unknown > 0 && w->sequences.of[seq].n == 0)
+                if (w->slot_cache[seq].n_unknown > 0 && w->sequences.of[seq].n == 0)
                     learn(w, seq, i, cells[i], row->pos);
                 if (serve_sequences_add(&w->sequences, seq, row->pos, cells[i], row->token))
                     w->sequences.of[seq].at[w->sequences.of[seq].n - 1] = row->at;
@@ -158,7 +158,7 @@ static void finish_prompt(struct serve_watched *w, int32_t seq)
 static void compress_chunk(struct serve_watched *w, int32_t seq)
 {
     const struct serve_rule *rule = &w->rule[seq];
-    if (rule->want.chunk == 0 || w->held[seq].n_new < rule->want.chunk)
+    if (rule->keep_rule.chunk == 0 || w->slot_cache[seq].n_new < rule->keep_rule.chunk)
         return;
     llama_synchronize(w->ctx);
     (void)serve_compress(w, seq);
@@ -170,7 +170,7 @@ static void compress_chunk(struct serve_watched *w, int32_t seq)
 static void take(struct serve_watched *w, const struct serve_batch *b)
 {
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
-        struct serve_held *s = &w->held[seq];
+        struct serve_slot_cache *s = &w->slot_cache[seq];
         const struct serve_rows r = serve_batch_rows_of(b, seq);
         if (r.n == 0)
             continue;

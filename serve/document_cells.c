@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/document_cells.h"
 
+#include "serve/libllama_real.h"
 #include "serve/plain.h"
-#include "serve/real.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,11 +86,11 @@ void serve_document_cells_keep(struct serve_watched *w, int32_t seq, int32_t d)
     REAL(llama_memory_seq_cp)(llama_get_memory(w->ctx), seq, to, -1, -1);
     if (!serve_sequences_cp(&w->sequences, seq, to, -1, -1))
         serve_refuse("no memory for the cells of a document");
-    w->held[to] = w->held[seq];
-    if (!w->held[to].compressed)
-        w->held[to].by = w->rule[seq].want;
-    w->held[seq].behind = d + 1;
-    w->held[seq].compressed = false; /* nothing of its own is */
+    w->slot_cache[to] = w->slot_cache[seq];
+    if (!w->slot_cache[to].compressed)
+        w->slot_cache[to].by = w->rule[seq].keep_rule;
+    w->slot_cache[seq].document_plus_1 = d + 1;
+    w->slot_cache[seq].compressed = false; /* nothing of its own is */
     serve_watched_report(w, to);
     serve_watched_report(w, seq);
 }
@@ -175,8 +175,8 @@ static const char *fill_document(struct serve_watched *w, int32_t d)
     for (int32_t i = 0; i < n; i++)
         if (!serve_sequences_add(&w->sequences, to, i, first + i, -1))
             return "out of memory";
-    const struct serve_want by = serve_document_stored_by(d);
-    w->held[to] = (struct serve_held){.compressed = !serve_keeps_all(&by), .by = by};
+    const struct serve_keep_rule by = serve_document_stored_by(d);
+    w->slot_cache[to] = (struct serve_slot_cache){.compressed = !serve_keeps_all(&by), .by = by};
     serve_document_close(d);
     serve_watched_count(w, to);
     serve_watched_report(w, to);
@@ -210,7 +210,8 @@ static bool put(struct serve_watched *w, int32_t seq, int32_t d)
         serve_sequences_rm(&w->sequences, seq, -1, -1);
         return false;
     }
-    w->held[seq] = (struct serve_held){.behind = d + 1, .entries = w->held[from].entries};
+    w->slot_cache[seq] =
+        (struct serve_slot_cache){.document_plus_1 = d + 1, .entries = w->slot_cache[from].entries};
     return true;
 }
 
@@ -238,24 +239,25 @@ size_t serve_document_cells_restore(struct serve_watched *w, int32_t seq, int32_
 int32_t serve_document_cells_shared(const struct serve_watched *w, int32_t seq)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const int32_t behind = w->held[seq].behind;
-    const struct serve_sequence *d = behind > 0 ? &w->sequences.of[w->n_slots + behind - 1] : q;
+    const int32_t document_plus_1 = w->slot_cache[seq].document_plus_1;
+    const struct serve_sequence *d =
+        document_plus_1 > 0 ? &w->sequences.of[w->n_slots + document_plus_1 - 1] : q;
     int32_t n = 0;
-    while (behind > 0 && n < q->n && n < d->n && q->cell[n] == d->cell[n])
+    while (document_plus_1 > 0 && n < q->n && n < d->n && q->cell[n] == d->cell[n])
         n++;
     return n;
 }
 
 void serve_document_cells_check(struct serve_watched *w, int32_t seq)
 {
-    struct serve_held *s = &w->held[seq];
-    if (s->behind == 0)
+    struct serve_slot_cache *s = &w->slot_cache[seq];
+    if (s->document_plus_1 == 0)
         return;
-    const int32_t from = w->n_slots + s->behind - 1;
+    const int32_t from = w->n_slots + s->document_plus_1 - 1;
     if (serve_document_cells_shared(w, seq) + SERVE_DOCUMENT_OVERLAP >= w->sequences.of[from].n)
         return;
-    s->behind = 0;
+    s->document_plus_1 = 0;
     s->n_done = w->sequences.of[seq].n;
-    s->compressed = w->held[from].compressed;
-    s->by = w->held[from].by;
+    s->compressed = w->slot_cache[from].compressed;
+    s->by = w->slot_cache[from].by;
 }

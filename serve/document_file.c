@@ -152,7 +152,7 @@ static const char *stored_fault(const wnw_stored *st, const char *own, char line
 }
 
 /* What its recipe says in few words; the long form is as good. */
-static void note_by(struct serve_want *by, const wnw_stored *st)
+static void note_by(struct serve_keep_rule *by, const wnw_stored *st)
 {
     wnw_stored_info info = wnw_stored_info_default();
     wnw_policy *policy = NULL;
@@ -160,7 +160,7 @@ static void note_by(struct serve_want *by, const wnw_stored *st)
     (void)wnw_stored_get_info(st, &info);
     if (info.policy && wnw_policy_parse(&policy, info.policy, NULL) == WNW_OK)
         (void)wnw_policy_short(policy, &brief);
-    (void)serve_want_set(by, brief ? brief : info.policy ? info.policy : "full", NULL);
+    (void)serve_keep_rule_set(by, brief ? brief : info.policy ? info.policy : "full", NULL);
     by->size = info.size;
     wnw_free(brief);
     wnw_policy_free(policy);

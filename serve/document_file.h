@@ -3,7 +3,7 @@
 #ifndef WNW_SERVE_DOCUMENT_FILE_H
 #define WNW_SERVE_DOCUMENT_FILE_H
 
-#include "serve/want.h"
+#include "serve/keep_rule.h"
 #include "winnow_store.h"
 
 #ifdef __cplusplus
@@ -13,7 +13,7 @@ extern "C" {
 struct serve_document_file {
     char *text, *system;  /* owned; system: that it was stored with, NULL = none */
     wnw_stored *stored;   /* owned; NULL: a text */
-    struct serve_want by; /* by what it was compressed before it was stored */
+    struct serve_keep_rule by; /* by what it was compressed before it was stored */
 };
 
 /* Reads it. False: `what`, bytes[SERVE_TEXT], says what is wrong; *f is to be freed all the same. fingerprint: of the server's model, ""

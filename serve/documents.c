@@ -18,7 +18,7 @@ struct document {
     int32_t *tokens, n_tokens, n_header;
     size_t at; /* its first byte in a prompt */
     int64_t entries;
-    struct serve_want by;
+    struct serve_keep_rule by;
     bool is_stored, is_read;
 };
 
@@ -129,9 +129,9 @@ void serve_document_close(int32_t d)
     all.of[d].file.stored = NULL;
 }
 
-struct serve_want serve_document_stored_by(int32_t d)
+struct serve_keep_rule serve_document_stored_by(int32_t d)
 {
-    struct serve_want by = all.of[d].file.by;
+    struct serve_keep_rule by = all.of[d].file.by;
     by.n_protected = serve_document_n_header(d);
     return by;
 }
@@ -184,7 +184,7 @@ size_t serve_document_at(int32_t d)
     return at;
 }
 
-void serve_document_kept(int32_t d, int64_t entries, const struct serve_want *by)
+void serve_document_kept(int32_t d, int64_t entries, const struct serve_keep_rule *by)
 {
     pthread_mutex_lock(&all.lock);
     all.of[d].entries = entries;
@@ -194,7 +194,7 @@ void serve_document_kept(int32_t d, int64_t entries, const struct serve_want *by
     pthread_mutex_unlock(&all.lock);
 }
 
-bool serve_document_wait(int32_t d, bool (*gone)(void *user), void *user)
+bool serve_document_wait(int32_t d, bool (*client_left)(void *user), void *user)
 {
     bool left = false;
     pthread_mutex_lock(&all.lock);
@@ -203,7 +203,7 @@ bool serve_document_wait(int32_t d, bool (*gone)(void *user), void *user)
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         pthread_cond_timedwait(&all.read, &all.lock, &until);
-        left = gone && gone(user);
+        left = client_left && client_left(user);
     }
     const bool is_read = all.of[d].is_read;
     pthread_mutex_unlock(&all.lock);
@@ -220,14 +220,14 @@ int64_t serve_documents_entries(void)
     return n;
 }
 
-bool serve_document_look(int32_t d, int32_t *n_tokens, int64_t *entries, struct serve_want *by)
+bool serve_document_look(int32_t d, int32_t *n_tokens, int64_t *entries, struct serve_keep_rule *by)
 {
     pthread_mutex_lock(&all.lock);
     const struct document *of = &all.of[d];
     const bool is_read = of->is_read;
     *n_tokens = of->n_tokens;
     *entries = of->entries;
-    *by = is_read ? of->by : serve_settings()->want;
+    *by = is_read ? of->by : serve_settings()->keep_rule;
     pthread_mutex_unlock(&all.lock);
     return is_read;
 }

@@ -37,7 +37,7 @@ const char *serve_document_system(int32_t d);
 const wnw_stored *serve_document_stored(int32_t d);
 void serve_document_close(int32_t d);
 /* By what it was compressed before it was stored. */
-struct serve_want serve_document_stored_by(int32_t d);
+struct serve_keep_rule serve_document_stored_by(int32_t d);
 
 /* Sets the tokens that every conversation about the document begins with. The chat template writes the first n_header of them. Call it
  * once; false: out of memory. */
@@ -50,13 +50,13 @@ void serve_document_set_at(int32_t d, size_t at);
 size_t serve_document_at(int32_t d);
 
 /* It has been read: what is kept of it, entries of all heads. */
-void serve_document_kept(int32_t d, int64_t entries, const struct serve_want *by);
-/* Waits until it was read; false if gone() says first that nobody waits any more. */
-bool serve_document_wait(int32_t d, bool (*gone)(void *user), void *user);
+void serve_document_kept(int32_t d, int64_t entries, const struct serve_keep_rule *by);
+/* Waits until it was read; false if client_left() says first that nobody waits any more. */
+bool serve_document_wait(int32_t d, bool (*client_left)(void *user), void *user);
 /* Entries in all heads of those that were read. */
 int64_t serve_documents_entries(void);
 /* Copies what is kept of one; false: it is being read. */
-bool serve_document_look(int32_t d, int32_t *n_tokens, int64_t *entries, struct serve_want *by);
+bool serve_document_look(int32_t d, int32_t *n_tokens, int64_t *entries, struct serve_keep_rule *by);
 
 /* The file under which the decoding thread finds it when a slot is restored, and back; -1: it is the name of a real file. */
 void serve_document_file(int32_t d, char name[32]);

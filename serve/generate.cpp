@@ -29,9 +29,9 @@ void clear_part(const server_http_req &req, int32_t slot)
 
 // A reply of the server's from a slot that is given back last; null: it has none.
 struct passed_reply : kept_reply {
-    std::unique_ptr<held> slot;
+    std::unique_ptr<claimed_slot> slot;
 
-    passed_reply(std::unique_ptr<held> s, std::unique_ptr<request> q, server_http_res_ptr r)
+    passed_reply(std::unique_ptr<claimed_slot> s, std::unique_ptr<request> q, server_http_res_ptr r)
         : kept_reply(std::move(q), std::move(r)), slot(std::move(s))
     {
         if (!slot)
@@ -154,10 +154,10 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
 {
     auto refused = take_chat(r);
     if (!refused && r.chat)
-        r.ask.want.n_protected = header_of(req, r);
-    if (!refused && r.ask.behind > 0 && !serve_request_put_document(&r))
+        r.ask.keep_rule.n_protected = header_of(req, r);
+    if (!refused && r.ask.document_plus_1 > 0 && !serve_request_put_document(&r))
         return refuse(400, "winnow.document: the request has no message to put it into", "winnow.document");
-    if (!refused && r.ask.behind > 0)
+    if (!refused && r.ask.document_plus_1 > 0)
         refused = take_chat(r);
     if (!refused && r.chat)
         refused = render(req, r);
@@ -165,7 +165,7 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
         return refused;
     if (serve_settings()->cap > 0 && (r.has_media || serve_request_has_media(&r)))
         return refuse_media(r.has_media ? "prompt" : "messages");
-    if (r.ask.n_prompt < 0 && serve_settings()->cap > 0 && r.ask.behind == 0)
+    if (r.ask.n_prompt < 0 && serve_settings()->cap > 0 && r.ask.document_plus_1 == 0)
         refused = count(req, r);
     r.ask.n_prompt = r.ask.n_prompt < 0 ? 0 : r.ask.n_prompt;
     r.ask.key = r.key;
@@ -173,15 +173,15 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
     if (!refused && serve_request_bound(&r) != WNW_OK)
         return refuse(500, wnw_last_error(), nullptr);
     r.ask.owner = owner_of(req);
-    r.ask.gone = has_left;
+    r.ask.client_left = has_left;
     r.ask.user = const_cast<server_http_req *>(&req);
     return refused;
 }
 
 // Whether the prompt begins with the tokens of its document. Only tokens after them are protected and counted.
-bool stands_behind(const server_http_req &req, serve_request &r)
+bool follows_document(const server_http_req &req, serve_request &r)
 {
-    const int32_t d = r.ask.behind - 1, n_header = serve_document_n_header(d);
+    const int32_t d = r.ask.document_plus_1 - 1, n_header = serve_document_n_header(d);
     tokens document;
     const int32_t *ids = serve_document_tokens(d, &document.n);
     document.id.reset(const_cast<int32_t *>(ids));
@@ -190,12 +190,12 @@ bool stands_behind(const server_http_req &req, serve_request &r)
     const int32_t same = common_prefix(prompt, document);
     document.id.release();
     r.ask.n_prompt = prompt.n - same;
-    r.ask.want.n_protected = document.n + std::max(0, r.ask.want.n_protected - n_header);
+    r.ask.keep_rule.n_protected = document.n + std::max(0, r.ask.keep_rule.n_protected - n_header);
     return same + SERVE_DOCUMENT_OVERLAP >= document.n;
 }
 
 server_http_res_ptr pass(const handler &route, const server_http_req &req, std::string body,
-                         std::unique_ptr<held> slot)
+                         std::unique_ptr<claimed_slot> slot)
 {
     auto inner = std::make_unique<request>(req, std::move(body));
     auto res = call(route, inner->of);
@@ -215,7 +215,8 @@ server_http_res_ptr look_at_length(const server_http_req &req, serve_request &r)
 {
     const char *why;
     const int32_t most = serve_slots_most(&why);
-    const bool keeps_all = serve_keeps_all(&r.ask.want), has_space = r.ask.want.n_protected <= most / 4;
+    const bool keeps_all = serve_keeps_all(&r.ask.keep_rule),
+               has_space = r.ask.keep_rule.n_protected <= most / 4;
     if (r.full == SERVE_FULL_COMPRESS && (most == 0 || keeps_all || !has_space)) {
         const std::string said =
             std::string("winnow.full: no room can be made: ") +
@@ -247,8 +248,8 @@ server_http_res_ptr look_at_length(const server_http_req &req, serve_request &r)
 }
 
 // Puts the document into the slot, if it is not there, and passes the request on.
-server_http_res_ptr pass_behind(const handler &route, const server_http_req &req, serve_request &r,
-                                std::unique_ptr<held> slot)
+server_http_res_ptr pass_after_document(const handler &route, const server_http_req &req, serve_request &r,
+                                        std::unique_ptr<claimed_slot> slot)
 {
     char file[32];
     park_lost(req, slot->claim);
@@ -257,11 +258,11 @@ server_http_res_ptr pass_behind(const handler &route, const server_http_req &req
     if (!body)
         return out_of_memory();
     if (slot->claim.must_restore) {
-        serve_document_file(r.ask.behind - 1, file);
+        serve_document_file(r.ask.document_plus_1 - 1, file);
         if (!act_on_slot(req, slot->claim.slot, "restore", c_text(serve_body_file(file))))
             return refuse(503, "the document cannot be put into a slot now", "winnow.document");
     }
-    const plain_document one(r.ask.behind - 1);
+    const plain_document one(r.ask.document_plus_1 - 1);
     serve_request_free(&r); // the server makes a tree of its own
     std::string text(body.get());
     body.reset();
@@ -271,7 +272,7 @@ server_http_res_ptr pass_behind(const handler &route, const server_http_req &req
 server_http_res_ptr stands_elsewhere(const serve_request &r)
 {
     return refuse(400,
-                  serve_document_is_stored(r.ask.behind - 1)
+                  serve_document_is_stored(r.ask.document_plus_1 - 1)
                       ? "winnow.document: for this request the model's chat template writes something else "
                         "before the document than when it was stored, such as tools, or another system "
                         "message"
@@ -299,13 +300,13 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     if (auto refused = take_adapters(req, p.r))
         return refused;
     drop_body(req);
-    if (p.r.ask.behind > 0 &&
-        !serve_document_wait(p.r.ask.behind - 1, has_left, const_cast<server_http_req *>(&req)))
+    if (p.r.ask.document_plus_1 > 0 &&
+        !serve_document_wait(p.r.ask.document_plus_1 - 1, has_left, const_cast<server_http_req *>(&req)))
         return refuse(503, "the client has left", nullptr);
     auto refused = look_at(req, p.r);
     if (refused)
         return refused;
-    if (p.r.ask.behind > 0 && !stands_behind(req, p.r))
+    if (p.r.ask.document_plus_1 > 0 && !follows_document(req, p.r))
         return stands_elsewhere(p.r);
     if ((refused = look_at_length(req, p.r)))
         return refused;
@@ -317,7 +318,7 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     case SERVE_TOO_LONG:
         return refuse(400, why, form == SERVE_FORM_PROMPT ? "prompt" : "messages");
     default:
-        return pass_behind(route, req, p.r, std::make_unique<held>(claim));
+        return pass_after_document(route, req, p.r, std::make_unique<claimed_slot>(claim));
     }
 }
 
@@ -345,7 +346,7 @@ server_http_res_ptr without_field(const handler &route, const server_http_req &r
         return refuse(status, why, param);
     if (auto refused = take_adapters(req, p.r))
         return refused;
-    if (p.r.ask.want.adapters == 0)
+    if (p.r.ask.keep_rule.adapters == 0)
         return uncounted(route, -1, req);
     const c_text body(serve_request_body(&p.r));
     if (!body)

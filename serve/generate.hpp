@@ -3,7 +3,7 @@
 #ifndef WNW_SERVE_GENERATE_HPP
 #define WNW_SERVE_GENERATE_HPP
 
-#include "serve/ask.hpp"
+#include "serve/internal_requests.hpp"
 #include "serve/request.h"
 
 namespace serve

@@ -224,7 +224,7 @@ static bool read_item(struct grammar *g, int32_t depth, int32_t *item)
     } else if (*begin == '<' || *begin == '!') {
         g->at += *begin == '!';
         if (*g->at != '<')
-            return complain(g, "a < is missing behind !");
+            return complain(g, "a < is missing after !");
         if (!pass_to(g, '>', &n))
             return false;
         n = 1;
@@ -332,7 +332,7 @@ static bool read_rules(struct grammar *g)
             return complain(g, "the name of a rule is missing");
         skip_space(g, false);
         if (strncmp(g->at, "::=", 3) != 0)
-            return complain(g, "::= is missing behind the name of a rule");
+            return complain(g, "::= is missing after the name of a rule");
         g->at += 3;
         if (!read_alternatives(g, rule, 0))
             return false;

@@ -13,15 +13,15 @@
 //     request_messages.c  its document, its header      sequences.c       which cells a sequence has
 //     convert.cpp   bodies of other vendors' routes     decode.c          a batch: rows meet cells, prompts end
 //     pages.cpp     what is shown                       compress.c        what stays of a prompt
-//     ask.cpp       the server's own routes, asked      sample.c          some tokens of a prompt, fed again before its last batch
+//     internal_requests.cpp  to the server's own routes  sample.c          some tokens of a prompt, fed again before its last batch
 //     bodies.c      with these bodies                   document_cells.c  documents in the cache
 //     deferred.cpp  tasks that the server has put off
-//     replies.cpp   winnow's own replies and errors     saved.c           a slot to its file (slot_file.c, slot_state.c), and into a slot
-//     moves.cpp     files of slots, read and checked    look.c            what a slot holds, token by token
-//     reader.cpp    reads documents at start
+//     replies.cpp   winnow's own replies and errors     slot_save.c       a slot to its file (slot_file.c, slot_state.c), and into a slot
+//     moves.cpp     files of slots, read and checked    slot_view.c       what a slot holds, token by token
+//     load_documents.cpp  reads documents at start
 //     start.cpp     what ends the server before it answers
 //
-//     for both: config.c (what `winnow serve` set), want.c (a recipe and a size), slots*.c (who has which slot, and what is in it),
+//     for both: config.c (what `winnow serve` set), keep_rule.c (a recipe and a size), slots*.c (who has which slot, and what is in it),
 //     restores.c (what was read of a slot's file, from who has read it to who puts it there),
 //     documents.c and document_file.c (the server's own documents), inspect.c (from who wants to see a slot to who can, and back)
 #include <csignal>
@@ -30,7 +30,7 @@
 #include <thread>
 
 int llama_server(int argc, char **argv);
-// Ends the server's loop if it runs (reader.cpp); a program without that file has none.
+// Ends the server's loop if it runs (load_documents.cpp); a program without that file has none.
 extern "C" void serve_end_loop() __attribute__((weak));
 
 namespace

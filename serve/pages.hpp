@@ -3,7 +3,7 @@
 #ifndef WNW_SERVE_PAGES_HPP
 #define WNW_SERVE_PAGES_HPP
 
-#include "serve/ask.hpp"
+#include "serve/internal_requests.hpp"
 
 namespace serve
 {

@@ -28,24 +28,24 @@ void serve_park_about_clear(struct serve_park_about *about)
 
 /* ---- Header ---- */
 
-static void set_asked(struct serve_park_asked *to, const struct serve_want *want)
+static void set_asked(struct serve_park_asked *to, const struct serve_keep_rule *keep_rule)
 {
-    strcpy(to->recipe, want->recipe);
-    strcpy(to->taken, want->taken);
-    to->size = want->size;
-    to->n_protected = want->n_protected;
+    strcpy(to->recipe, keep_rule->recipe);
+    strcpy(to->taken, keep_rule->taken);
+    to->size = keep_rule->size;
+    to->n_protected = keep_rule->n_protected;
 }
 
-static bool get_asked(struct serve_want *want, const struct serve_park_asked *from)
+static bool get_asked(struct serve_keep_rule *keep_rule, const struct serve_park_asked *from)
 {
     if (!serve_is_plain(from->recipe, sizeof from->recipe) ||
         !serve_is_plain(from->taken, sizeof from->taken) || !serve_is_size(&from->size) ||
         from->n_protected < 0)
         return false;
-    (void)serve_want_set(want, from->recipe, NULL); /* in this version it may be no recipe */
-    strcpy(want->taken, from->taken);
-    want->size = from->size;
-    want->n_protected = from->n_protected;
+    (void)serve_keep_rule_set(keep_rule, from->recipe, NULL); /* in this version it may be no recipe */
+    strcpy(keep_rule->taken, from->taken);
+    keep_rule->size = from->size;
+    keep_rule->n_protected = from->n_protected;
     return true;
 }
 
@@ -82,7 +82,7 @@ int serve_park_file_write(size_t *bytes, const char *path, const struct serve_pa
     h.owner = about->owner;
     h.n_tokens = about->n_tokens;
     h.compressed = about->compressed;
-    set_asked(&h.want, &about->want);
+    set_asked(&h.keep_rule, &about->keep_rule);
     set_asked(&h.by, &about->by);
     h.sum = sum_of(&h, about->key);
     int rc = wnw__whole_file_open(&f, path);
@@ -133,7 +133,7 @@ static int take_about(struct serve_park_about *about, const struct serve_park_he
     about->key_len = h->key_len;
     about->n_tokens = h->n_tokens;
     about->compressed = h->compressed != 0;
-    return get_asked(&about->want, &h->want) && get_asked(&about->by, &h->by) ? WNW_OK : damaged();
+    return get_asked(&about->keep_rule, &h->keep_rule) && get_asked(&about->by, &h->by) ? WNW_OK : damaged();
 }
 
 int serve_park_file_look(struct serve_park_about *about, const char *path, const char *fingerprint)

@@ -6,8 +6,8 @@
 #ifndef WNW_SERVE_PARK_FILE_H
 #define WNW_SERVE_PARK_FILE_H
 
+#include "serve/keep_rule.h"
 #include "serve/sha256.h"
-#include "serve/want.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,8 +24,8 @@ struct serve_park_about {
     struct serve_owner owner;
     char *key; /* the prompt's text, owned */
     size_t key_len;
-    struct serve_want want; /* of the request that it was read for */
-    struct serve_want by;   /* by which it was compressed, if it was */
+    struct serve_keep_rule keep_rule; /* of the request that it was read for */
+    struct serve_keep_rule by;        /* by which it was compressed, if it was */
     bool compressed;
     int32_t n_tokens;
 };
@@ -42,7 +42,7 @@ struct serve_park_header {
         char recipe[SERVE_RECIPE], taken[SERVE_RECIPE];
         wnw_size size;
         int32_t n_protected, unused;
-    } want, by;
+    } keep_rule, by;
     uint64_t sum; /* XXH3 of two sums: of the header with a sum of 0, and of the text */
 };
 

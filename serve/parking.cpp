@@ -65,7 +65,7 @@ void park(const server_http_req &req, serve_claim &claim, serve_lost &lost)
     lost.about.n_tokens = slot.read.file.n_sequence;
     if (slot.read.file.compressed && !lost.about.compressed) { // by --park-ratio
         lost.about.compressed = true;
-        lost.about.by = lost.about.want;
+        lost.about.by = lost.about.keep_rule;
         if (lost.slot == claim.slot)
             claim.no_reuse = true;
     }

@@ -133,8 +133,9 @@ static void replace(const struct parked *by)
     for (struct parked *p = all.first, *next; p; p = next) {
         next = p->next;
         if (p != by && !p->dropped && !p->unfit && serve_same_owner(&p->about.owner, &by->about.owner) &&
-            serve_same_want(&p->about.want, &by->about.want) &&
-            p->about.want.adapters == by->about.want.adapters && p->about.key_len <= by->about.key_len &&
+            serve_same_keep_rule(&p->about.keep_rule, &by->about.keep_rule) &&
+            p->about.keep_rule.adapters == by->about.keep_rule.adapters &&
+            p->about.key_len <= by->about.key_len &&
             memcmp(p->about.key, by->about.key, p->about.key_len) == 0)
             drop(p);
     }
@@ -286,13 +287,13 @@ bool serve_parks_are_on(void)
 static bool may_begin(const struct parked *p, const struct serve_ask *ask)
 {
     /* It would not be compressed again where little is new. */
-    if (ask->reuse == SERVE_REUSE_SAME && !serve_same_want(&p->about.want, &ask->want))
+    if (ask->reuse == SERVE_REUSE_SAME && !serve_same_keep_rule(&p->about.keep_rule, &ask->keep_rule))
         return false;
     return serve_may_reuse(&(struct serve_prefix){.key = p->about.key,
                                                   .key_len = p->about.key_len,
-                                                  .want = &p->about.want,
+                                                  .keep_rule = &p->about.keep_rule,
                                                   .compressed_by = p->about.compressed ? &p->about.by : NULL,
-                                                  .unnoted = !serve_is_automatic(&ask->want)},
+                                                  .unnoted = !serve_is_automatic(&ask->keep_rule)},
                            ask);
 }
 

@@ -51,7 +51,7 @@ static size_t end_of_last(const char *text, size_t n, const char *word, size_t n
 /* Finds the last control token before the document and the first one after it, if they swallow white space around them. */
 static void find_parts(struct parts *p, const struct llama_vocab *vocab, size_t at, size_t end)
 {
-    int32_t before = -1, behind = -1;
+    int32_t before = -1, after = -1;
     p->from = 0;
     p->to = p->n;
     for (int32_t id = 0; id < llama_vocab_n_tokens(vocab); id++) {
@@ -67,13 +67,13 @@ static void find_parts(struct parts *p, const struct llama_vocab *vocab, size_t 
         }
         if (first && (size_t)(first - p->text) < p->to) {
             p->to = (size_t)(first - p->text);
-            behind = id;
+            after = id;
         }
     }
     while (before >= 0 && (llama_vocab_get_attr(vocab, before) & LLAMA_TOKEN_ATTR_RSTRIP) && p->from < at &&
            is_blank(p->text[p->from]))
         p->from++;
-    while (behind >= 0 && (llama_vocab_get_attr(vocab, behind) & LLAMA_TOKEN_ATTR_LSTRIP) && p->to > end &&
+    while (after >= 0 && (llama_vocab_get_attr(vocab, after) & LLAMA_TOKEN_ATTR_LSTRIP) && p->to > end &&
            is_blank(p->text[p->to - 1]))
         p->to--;
 }

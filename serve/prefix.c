@@ -12,20 +12,21 @@ size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b)
 
 bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask)
 {
-    const struct serve_want *by = prefix->compressed_by;
-    if (prefix->want->adapters != ask->want.adapters) /* it was computed by another model */
+    const struct serve_keep_rule *by = prefix->compressed_by;
+    if (prefix->keep_rule->adapters != ask->keep_rule.adapters) /* it was computed by another model */
         return false;
     if (ask->reuse != SERVE_REUSE_SAME)
         return ask->reuse == SERVE_REUSE_ANY;
-    if (prefix->behind != ask->behind)
+    if (prefix->document_plus_1 != ask->document_plus_1)
         return false;
-    if ((prefix->unnoted || !serve_same_recipe(prefix->want, &ask->want)) && serve_looks_back(&ask->want))
+    if ((prefix->unnoted || !serve_same_recipe(prefix->keep_rule, &ask->keep_rule)) &&
+        serve_looks_back(&ask->keep_rule))
         return false;
     if (!by)
         return true;
-    if (!serve_same_want(by, &ask->want) || by->n_protected != ask->want.n_protected)
+    if (!serve_same_keep_rule(by, &ask->keep_rule) || by->n_protected != ask->keep_rule.n_protected)
         return false;
-    return !serve_looks_at_question(&ask->want) ||
+    return !serve_looks_at_question(&ask->keep_rule) ||
            (prefix->key &&
             serve_common_prefix(ask->key, ask->key_len, prefix->key, prefix->key_len) == prefix->key_len);
 }

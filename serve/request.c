@@ -24,14 +24,14 @@ static int fail(char *why, const char **param, const char *name, const char *wha
 
 /* ---- The field ---- */
 
-static int read_policy(struct serve_want *want, const json_t *v, char *why, const char **param)
+static int read_policy(struct serve_keep_rule *keep_rule, const json_t *v, char *why, const char **param)
 {
     const char *recipe = json_string_value(v);
     wnw_policy *policy = NULL;
     if (!recipe || json_string_length(v) >= SERVE_RECIPE || strlen(recipe) != json_string_length(v))
         return fail(why, param, "winnow.policy",
                     "it is the text of a recipe, as \"keydiff\", or \"auto\" or \"full\"");
-    int rc = serve_want_set(want, recipe, &policy);
+    int rc = serve_keep_rule_set(keep_rule, recipe, &policy);
     if (rc != WNW_OK && strncmp(recipe, "auto", 4) == 0)
         return fail(why, param, "winnow.policy",
                     "after \"auto\" nothing follows, or \"+quality:q=Q\" with a Q above 0 and below 1");
@@ -40,21 +40,21 @@ static int read_policy(struct serve_want *want, const json_t *v, char *why, cons
     return rc == WNW_OK ? 0 : fail(why, param, "winnow.policy", wnw_last_error());
 }
 
-static int read_budget(struct serve_want *want, const json_t *v, char *why, const char **param)
+static int read_budget(struct serve_keep_rule *keep_rule, const json_t *v, char *why, const char **param)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > INT32_MAX)
         return fail(why, param, "winnow.budget",
                     "it is a whole number from 1 to 2147483647: entries that a head keeps on average");
-    want->size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = json_integer_value(v)};
+    keep_rule->size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = json_integer_value(v)};
     return 0;
 }
 
-static int read_ratio(struct serve_want *want, const json_t *v, char *why, const char **param)
+static int read_ratio(struct serve_keep_rule *keep_rule, const json_t *v, char *why, const char **param)
 {
     if (!json_is_number(v) || !(json_number_value(v) >= 0.0 && json_number_value(v) < 1.0))
         return fail(why, param, "winnow.ratio",
                     "it is a number from 0 to less than 1: the part that is removed");
-    want->size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = json_number_value(v)};
+    keep_rule->size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = json_number_value(v)};
     return 0;
 }
 
@@ -85,7 +85,7 @@ static int read_document(struct serve_ask *ask, const json_t *v, char *why, cons
     const char *name = json_string_value(v);
     const int32_t d = name && strlen(name) == json_string_length(v) ? serve_documents_find(name) : -1;
     if (d >= 0) {
-        ask->behind = d + 1;
+        ask->document_plus_1 = d + 1;
         return 0;
     }
     list_documents(names, sizeof names);
@@ -111,11 +111,11 @@ static int read_full(enum serve_full *full, const json_t *v, char *why, const ch
 static int read_key(struct serve_request *r, const char *key, const json_t *v, char *why, const char **param)
 {
     if (strcmp(key, "policy") == 0)
-        return read_policy(&r->ask.want, v, why, param);
+        return read_policy(&r->ask.keep_rule, v, why, param);
     if (strcmp(key, "budget") == 0)
-        return read_budget(&r->ask.want, v, why, param);
+        return read_budget(&r->ask.keep_rule, v, why, param);
     if (strcmp(key, "ratio") == 0)
-        return read_ratio(&r->ask.want, v, why, param);
+        return read_ratio(&r->ask.keep_rule, v, why, param);
     if (strcmp(key, "reuse") == 0)
         return read_reuse(&r->ask, v, why, param);
     if (strcmp(key, "document") == 0)
@@ -145,7 +145,7 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
     {
         status = status ? status : read_key(r, key, v, why, param);
     }
-    if (!status && serve_automatic_settle(&r->ask.want) != WNW_OK)
+    if (!status && serve_automatic_settle(&r->ask.keep_rule) != WNW_OK)
         status = fail(why, param, "winnow.policy", wnw_last_error());
     return status;
 }
@@ -214,21 +214,21 @@ static int read_content(struct serve_request *r, char *why, const char **param)
 /* What does not go with a document. */
 static int check_document(const struct serve_request *r, char *why, const char **param)
 {
-    if (r->ask.behind == 0)
+    if (r->ask.document_plus_1 == 0)
         return 0;
     if (r->form == SERVE_FORM_PROMPT)
         return fail(why, param, "winnow.document",
                     "documents stand in front of messages, which this route does not read; "
                     "/v1/chat/completions does");
     if (json_is_false(json_object_get(r->body, "cache_prompt")))
-        return fail(why, param, "cache_prompt", "a request behind a document begins with what is kept of it");
+        return fail(why, param, "cache_prompt", "a request with a document begins with what is kept of it");
     return 0;
 }
 
 /* The contexts that it may be long: more than one, if room is made for it (generate.cpp). */
 static int32_t times_of(const struct serve_request *r)
 {
-    const bool refuses = r->full == SERVE_FULL_REFUSE || serve_keeps_all(&r->ask.want) ||
+    const bool refuses = r->full == SERVE_FULL_REFUSE || serve_keeps_all(&r->ask.keep_rule) ||
                          (r->full == SERVE_FULL_UNSAID && r->form == SERVE_FORM_PROMPT);
     return refuses ? 1 : serve_slots_times();
 }
@@ -256,7 +256,7 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
     *r = (struct serve_request){
         .form = form,
         .n_prompts = 1,
-        .ask = {.want = serve_settings()->want, .slot = -1, .n_slots = 1, .n_prompt = -1}};
+        .ask = {.keep_rule = serve_settings()->keep_rule, .slot = -1, .n_slots = 1, .n_prompt = -1}};
     const int status = serve_parse(&r->body, body, n, why);
     if (status)
         return status;
@@ -269,7 +269,8 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
 
 int serve_request_check_other(json_t *body, int form, char *why, const char **param)
 {
-    if (!json_is_object(body)) {
+    if (!json_is_object(body) &&
+        (form >= 0 || !json_is_array(body))) { /* actions on slots say what they need */
         snprintf(why, SERVE_TEXT, "the body is no object in JSON");
         return 400;
     }
@@ -295,8 +296,9 @@ int serve_request_bound(struct serve_request *r)
 {
     enum { SPARE = 64 };
     const int64_t most = (r->ask.n_prompt > 0 ? r->ask.n_prompt : (int64_t)r->ask.key_len) + SPARE;
-    r->ask.want.n_most = most > INT32_MAX || r->has_media || serve_request_has_media(r) ? 0 : (int32_t)most;
-    return serve_automatic_settle(&r->ask.want);
+    r->ask.keep_rule.n_most =
+        most > INT32_MAX || r->has_media || serve_request_has_media(r) ? 0 : (int32_t)most;
+    return serve_automatic_settle(&r->ask.keep_rule);
 }
 
 void serve_request_free(struct serve_request *r)
@@ -332,7 +334,7 @@ char *serve_request_passed(const struct serve_request *r, const struct serve_cla
     if (ok && claim)
         ok = json_object_set_new(body, "id_slot", json_integer(claim->slot)) == 0 && bound_answer(r, body);
     if (ok && claim &&
-        (claim->no_reuse || r->ask.behind > 0)) /* with a document, the cached prompt must be used */
+        (claim->no_reuse || r->ask.document_plus_1 > 0)) /* with a document, the cached prompt must be used */
         ok = json_object_set_new(body, "cache_prompt", json_boolean(!claim->no_reuse)) == 0;
     char *text = ok ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);

@@ -54,12 +54,12 @@ static int set(struct serve_request *r, const json_t *has, char *why, const char
         good = json_object_set_new(r->body, "cache_prompt", json_false()) == 0;
     json_decref(of_server);
     json_decref(own);
-    r->ask.want.adapters = mark;
+    r->ask.keep_rule.adapters = mark;
     if (!good) {
         snprintf(why, SERVE_TEXT, "out of memory");
         return 500;
     }
-    if (r->ask.behind == 0 || mark == now)
+    if (r->ask.document_plus_1 == 0 || mark == now)
         return 0;
     snprintf(why, SERVE_TEXT, "lora: the document was read with the adapters' scales of the server");
     *param = "lora";

@@ -126,9 +126,9 @@ static bool put_stored(json_t *body, enum serve_form form, int32_t d)
 bool serve_request_put_document(struct serve_request *r)
 {
     const enum serve_form form = r->form;
-    const char *text = serve_document_text(r->ask.behind - 1);
-    if (serve_document_is_stored(r->ask.behind - 1))
-        return put_stored(r->body, form, r->ask.behind - 1);
+    const char *text = serve_document_text(r->ask.document_plus_1 - 1);
+    if (serve_document_is_stored(r->ask.document_plus_1 - 1))
+        return put_stored(r->body, form, r->ask.document_plus_1 - 1);
     if (form == SERVE_FORM_CHAT)
         return put_before_messages(json_object_get(r->body, "messages"), text);
     const char *key = form == SERVE_FORM_MESSAGES ? "system" : "instructions";

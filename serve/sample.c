@@ -4,7 +4,7 @@
 #include "serve/automatic.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
-#include "serve/real.h"
+#include "serve/libllama_real.h"
 #include "winnow_method.h"
 
 #include <llama.h>
@@ -20,7 +20,7 @@ static bool wants(wnw_sample_size *size, const struct serve_watched *w, int32_t 
 {
     const struct serve_rule *rule = &w->rule[seq];
     struct serve_rule chosen = {0};
-    if (serve_is_automatic(&rule->want)) {
+    if (serve_is_automatic(&rule->keep_rule)) {
         (void)serve_choose_rule(&chosen, w, seq, n - serve_document_cells_shared(w, seq), true);
         rule = &chosen;
     }
@@ -33,11 +33,9 @@ static bool wants(wnw_sample_size *size, const struct serve_watched *w, int32_t 
 /* The first token from which on all of a slot are text that no compression has judged. */
 static int32_t first_new(const struct serve_watched *w, int32_t seq)
 {
-    const struct serve_held *s = &w->held[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
-    int32_t from = serve_compress_header(w, seq);
-    from = s->compressed && s->n_done > from ? s->n_done : from;
-    from = s->at_prompt > from ? s->at_prompt : from;
+    const struct serve_turns turns = serve_compress_turns(w, seq);
+    int32_t from = serve_turns_first_new(&turns);
     for (int32_t i = from; i < q->n; i++)
         from = q->token[i] < 0 ? i + 1 : from;
     return from;
@@ -138,11 +136,12 @@ void serve_sample_feed(struct serve_watched *w, const struct serve_batch *b)
 {
     for (int32_t seq = 0; w->feeds && seq < w->n_slots; seq++) {
         const struct serve_rows r = serve_batch_rows_of(b, seq);
-        const struct serve_held *s = &w->held[seq];
+        const struct serve_slot_cache *s = &w->slot_cache[seq];
         const struct serve_sequence *q = &w->sequences.of[seq];
         wnw_sample_size size;
         struct fed f;
-        if (!r.ends || !s->reading || s->n_unknown > 0 || q->n == 0 || serve_keeps_all(&w->rule[seq].want))
+        if (!r.ends || !s->reading || s->n_unknown > 0 || q->n == 0 ||
+            serve_keeps_all(&w->rule[seq].keep_rule))
             continue;
         serve_watched_drop_sample(w, seq);
         if (wants(&size, w, seq, q->n + r.n) && find(&f, w, seq, size))

@@ -5,7 +5,7 @@
 # What needs no server, and is tested by itself.
 add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/prefix.c serve/request.c serve/request_adapters.c serve/request_messages.c
   serve/request_prompt.c serve/schema.c
-  serve/restores.c serve/sequences.c serve/sha256.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/tickets.c serve/values.c serve/want.c serve/why.c)
+  serve/restores.c serve/sequences.c serve/sha256.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/tickets.c serve/turns.c serve/values.c serve/keep_rule.c serve/why.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags PkgConfig::XXHASH)
 set(wnw_server_archive ${wnw_cache}/llama-server/libllama-server.a)
@@ -38,7 +38,7 @@ set(wnw_wrapped _ZNK19server_http_context4postE${wnw_handler} _ZNK19server_http_
   _ZN22server_response_reader9post_taskEO11server_taskb _ZN22server_response_reader10post_tasksEOSt6vectorI11server_taskSaIS1_EEb
   _ZN14server_context10start_loopEv _ZN7httplib6Server17listen_after_bindEv _Z36server_chat_convert_anthropic_to_oaiRK11common_json _ZNK13server_tokens17get_common_prefixERKS_)
 execute_process(COMMAND ${CMAKE_NM} --undefined-only ${wnw_server_archive} OUTPUT_VARIABLE wnw_names ERROR_QUIET)
-set(wnw_routes serve/adapters.cpp serve/ask.cpp serve/call.cpp serve/common_prefix.c serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/reader.cpp serve/replies.cpp serve/routes.cpp serve/start.cpp)
+set(wnw_routes serve/adapters.cpp serve/internal_requests.cpp serve/call.cpp serve/common_prefix.c serve/connections.cpp serve/convert.cpp serve/deferred.cpp serve/front.cpp serve/generate.cpp serve/moves.cpp serve/pages.cpp serve/parking.cpp serve/load_documents.cpp serve/replies.cpp serve/routes.cpp serve/start.cpp)
 set(wnw_pages "")
 foreach(page "serve;serve_page" "inspect;serve_inspect_html")
   list(GET page 0 from)
@@ -63,7 +63,7 @@ if(wnw_missing)
   message(WARNING "libllama-common does not show ${wnw_missing}: in winnow-llama-server nothing bounds connections and half requests")
 endif()
 wnw_server_program(winnow_server serve/borders.c serve/breaks.c serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/inspect.c
-  serve/look.c serve/park_begin.c serve/plain.c serve/real.c serve/rule.c serve/sample.c serve/saved.c serve/settings.c serve/stretch.c serve/watched.c ${wnw_pages} ${wnw_routes})
+  serve/slot_view.c serve/park_begin.c serve/plain.c serve/libllama_real.c serve/rule.c serve/sample.c serve/slot_save.c serve/settings.c serve/stretch.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(winnow_server SYSTEM PRIVATE ${wnw_cache}/llama-server ${LLAMA_INCLUDE_DIR})

@@ -10,8 +10,8 @@
 #ifndef WNW_SERVE_SLOT_FILE_H
 #define WNW_SERVE_SLOT_FILE_H
 
+#include "serve/keep_rule.h"
 #include "serve/slot_state.h"
-#include "serve/want.h"
 
 #ifdef __cplusplus
 extern "C" {

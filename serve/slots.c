@@ -55,7 +55,7 @@ void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_re
     all->by_request = by_request;
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         free(all->slot[i].key);
-        all->slot[i] = (struct serve_slot){.fresh = true, .want = serve_settings()->want};
+        all->slot[i] = (struct serve_slot){.fresh = true, .keep_rule = serve_settings()->keep_rule};
     }
     serve_slots_unlock();
 }
@@ -161,9 +161,9 @@ static int32_t own_tokens(const struct serve_slot *s)
 {
     int32_t n_document = 0;
     int64_t entries;
-    struct serve_want by;
-    if (s->behind > 0)
-        (void)serve_document_look(s->behind - 1, &n_document, &entries, &by);
+    struct serve_keep_rule by;
+    if (s->document_plus_1 > 0)
+        (void)serve_document_look(s->document_plus_1 - 1, &n_document, &entries, &by);
     return s->n_tokens > n_document ? s->n_tokens - n_document : 0;
 }
 
@@ -178,25 +178,25 @@ bool serve_slots_has_room(int32_t slot, int32_t n)
 const char *serve_policy_of_all(bool by_request)
 {
     const struct serve_config *c = serve_settings();
-    return serve_is_automatic(&c->want) && !by_request ? SERVE_FALLBACK : c->want.recipe;
+    return serve_is_automatic(&c->keep_rule) && !by_request ? SERVE_FALLBACK : c->keep_rule.recipe;
 }
 
 /* ---- The decoding thread ---- */
 
-bool serve_slots_want(int32_t slot, struct serve_want *want)
+bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule)
 {
     struct serve_slots *all = serve_slots_lock();
     struct serve_slot *s = &all->slot[slot];
-    const struct serve_want *own = &serve_settings()->want;
+    const struct serve_keep_rule *own = &serve_settings()->keep_rule;
     /* Needs are more where nobody knows how long the prompt is. */
-    if (!s->claimed && (!serve_same_want(&s->want, own) || s->want.n_protected != own->n_protected ||
-                        s->want.needs != own->needs)) {
-        s->want = *own;
+    if (!s->claimed && (!serve_same_keep_rule(&s->keep_rule, own) ||
+                        s->keep_rule.n_protected != own->n_protected || s->keep_rule.needs != own->needs)) {
+        s->keep_rule = *own;
         s->fresh = true;
     }
     const bool fresh = s->fresh;
     if (fresh)
-        *want = s->want;
+        *keep_rule = s->keep_rule;
     s->fresh = false;
     serve_slots_unlock();
     return fresh;
@@ -231,23 +231,23 @@ void serve_slots_set_parked(int32_t slot)
     serve_slots_unlock();
 }
 
-void serve_slots_report(int32_t slot, const struct serve_content *held)
+void serve_slots_report(int32_t slot, const struct serve_content *content)
 {
     struct serve_slots *all = serve_slots_lock();
     struct serve_slot *s = &all->slot[slot];
-    const bool now = held->compressed_by && !s->compressed;
-    s->n_tokens = held->n_tokens;
-    s->entries = held->entries;
-    s->behind = held->behind;
-    s->reading = held->reading;
-    s->unnoted = held->unnoted;
-    s->n_removed = held->n_removed;
-    s->compressed = held->compressed_by != NULL;
-    if (held->compressed_by)
-        s->compressed_by = *held->compressed_by;
+    const bool now = content->compressed_by && !s->compressed;
+    s->n_tokens = content->n_tokens;
+    s->entries = content->entries;
+    s->document_plus_1 = content->document_plus_1;
+    s->reading = content->reading;
+    s->unnoted = content->unnoted;
+    s->n_removed = content->n_removed;
+    s->compressed = content->compressed_by != NULL;
+    if (content->compressed_by)
+        s->compressed_by = *content->compressed_by;
     /* What the prompt took at most is free for others again. */
     if (now && s->claimed && all->row_entries > 0) {
-        const uint64_t stays = (uint64_t)held->entries * all->row_bytes / (uint64_t)all->row_entries +
+        const uint64_t stays = (uint64_t)content->entries * all->row_bytes / (uint64_t)all->row_entries +
                                (uint64_t)s->n_answer * all->row_bytes;
         s->reserved = stays < s->reserved ? stays : s->reserved;
     }

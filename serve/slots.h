@@ -60,7 +60,7 @@ enum serve_reuse {
 };
 
 struct serve_ask {
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     enum serve_reuse reuse;
     const char *key; /* the prompt, as far as slots are compared by it */
     size_t key_len;
@@ -70,8 +70,8 @@ struct serve_ask {
     struct serve_owner owner;    /* who brings it */
     bool refuses;                /* no room is made for it (stretch.h) */
     bool visits;              /* it looks at the slot or saves it: nothing is read, and what is in it stays */
-    int32_t behind, stores;   /* 1 + the document that it begins with, that it reads; 0 = none */
-    bool (*gone)(void *user); /* whether the client has left */
+    int32_t document_plus_1, stores; /* 1 + the document that it begins with, that it reads; 0 = none */
+    bool (*client_left)(void *user); /* whether the client has left */
     void *user;
 };
 
@@ -100,9 +100,9 @@ struct serve_claim {
 struct serve_prefix {
     const char *key; /* NULL: not known */
     size_t key_len;
-    const struct serve_want *want, *compressed_by; /* compressed_by NULL: it is whole */
+    const struct serve_keep_rule *keep_rule, *compressed_by; /* compressed_by NULL: it is whole */
     bool unnoted;
-    int32_t behind;
+    int32_t document_plus_1;
 };
 /* Whether a request may begin with it; its text is not compared, unless the policy looks at the question. */
 bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask);
@@ -113,7 +113,7 @@ enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
 /* Claims slots for a request; waits while they are taken, until its client has left. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
 enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why);
 /* Claims a slot, or with slot = -1 any, for somebody who visits it. SERVE_CLAIMED or SERVE_GONE. */
-enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
+enum serve_answer serve_slots_hold(int32_t slot, bool (*client_left)(void *user), void *user,
                                    struct serve_claim *claim);
 void serve_slots_release(const struct serve_claim *claim);
 /* It has been parked, or could not be: waiting requests continue. */
@@ -131,21 +131,21 @@ void serve_slots_forget_prompt(int32_t slot);
 
 /* ---- The decoding thread ---- */
 
-/* Whether what holds for a slot is another want than at the last call, which is copied to *want then. The first call says so. */
-bool serve_slots_want(int32_t slot, struct serve_want *want);
+/* Whether the rule of a slot differs from that at the last call, or this is the first call. The rule is then copied to *keep_rule. */
+bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule);
 /* 1 + the document that the slot's request reads, 0 = none. */
 int32_t serve_slots_stores(int32_t slot);
 /* What is in a slot now. */
 struct serve_content {
     int32_t n_tokens;
     int64_t entries; /* in all heads */
-    int32_t behind;  /* 1 + the document that it begins with, 0 = none */
+    int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
     bool reading;    /* a part of a prompt */
     bool unnoted;    /* what some rules look back at was not noted, or has been dropped */
     int32_t n_removed; /* tokens of the conversation that are there no more (stretch.h) */
-    const struct serve_want *compressed_by; /* NULL: nothing was dropped */
+    const struct serve_keep_rule *compressed_by; /* NULL: nothing was dropped */
 };
-void serve_slots_report(int32_t slot, const struct serve_content *held);
+void serve_slots_report(int32_t slot, const struct serve_content *content);
 /* For any thread: whether a slot holds a part of a prompt. */
 bool serve_slots_is_reading(int32_t slot);
 /* What the cache holds now. */

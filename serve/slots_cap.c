@@ -12,9 +12,9 @@ enum { USUAL_CHUNK = 512, LEAST_CHUNK = 128 };
 /* What is observed while a request is read: for the server's own rule, for requests that have slots, and for itself. */
 static uint32_t needs_beside(const struct serve_slots *all)
 {
-    uint32_t needs = serve_settings()->want.needs;
+    uint32_t needs = serve_settings()->keep_rule.needs;
     for (int32_t i = 0; i < all->n_slots; i++)
-        needs |= all->slot[i].claimed ? all->slot[i].want.needs : 0;
+        needs |= all->slot[i].claimed ? all->slot[i].keep_rule.needs : 0;
     return needs;
 }
 
@@ -30,7 +30,7 @@ static uint64_t peak_of_others(const struct serve_slots *all, uint32_t before, u
     uint64_t n = 0;
     for (int32_t i = 0; i < all->n_slots; i++) {
         const struct serve_slot *s = &all->slot[i];
-        n += s->claimed && serve_looks_with_all(&s->want) ? (uint64_t)s->n_prompt : 0;
+        n += s->claimed && serve_looks_with_all(&s->keep_rule) ? (uint64_t)s->n_prompt : 0;
     }
     return n * (query_bytes(all, after) - query_bytes(all, before));
 }
@@ -52,18 +52,18 @@ static uint64_t always_taken(const struct serve_slots *all)
 /* Bytes of a request whose prompt is compressed at its end. */
 static uint64_t peak_of_whole(const struct serve_slots *all, const struct serve_ask *ask)
 {
-    const uint32_t before = needs_beside(all), after = before | ask->want.needs;
-    const uint64_t queries = serve_looks_with_all(&ask->want) ? query_bytes(all, after) : 0;
+    const uint32_t before = needs_beside(all), after = before | ask->keep_rule.needs;
+    const uint64_t queries = serve_looks_with_all(&ask->keep_rule) ? query_bytes(all, after) : 0;
     return (uint64_t)ask->n_prompt * queries + peak_of_others(all, before, after) +
            (uint64_t)(ask->n_prompt + ask->n_predict * ask->n_slots) * all->row_bytes;
 }
 
 /* Entries of each head that stay of a prompt of n tokens. What is too little to compress comes on top. */
-static int64_t kept_of(const struct serve_want *want, int64_t n)
+static int64_t kept_of(const struct serve_keep_rule *keep_rule, int64_t n)
 {
-    const int64_t header = want->n_protected < n ? want->n_protected : n;
-    const double share = (double)(n - header) * (1 - want->size.ratio);
-    const int64_t size = want->size.kind == WNW_SIZE_BUDGET ? want->size.budget : (int64_t)share + 1;
+    const int64_t header = keep_rule->n_protected < n ? keep_rule->n_protected : n;
+    const double share = (double)(n - header) * (1 - keep_rule->size.ratio);
+    const int64_t size = keep_rule->size.kind == WNW_SIZE_BUDGET ? keep_rule->size.budget : (int64_t)share + 1;
     const int64_t kept = header + size;
     return kept < n ? kept : n;
 }
@@ -71,7 +71,7 @@ static int64_t kept_of(const struct serve_want *want, int64_t n)
 /* The same where its prompt is compressed while it is read: what is kept, and what comes until the next time. */
 static uint64_t peak_of_chunks(const struct serve_slots *all, const struct serve_ask *ask, int32_t chunk)
 {
-    const int64_t kept = kept_of(&ask->want, ask->n_prompt), most = kept + chunk + all->n_batch;
+    const int64_t kept = kept_of(&ask->keep_rule, ask->n_prompt), most = kept + chunk + all->n_batch;
     const int64_t n = most < ask->n_prompt ? most : ask->n_prompt;
     return (uint64_t)(n + ask->n_predict * ask->n_slots) * all->row_bytes;
 }
@@ -98,8 +98,8 @@ static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve
 int32_t serve_slots_chunk(const struct serve_slots *all, const struct serve_ask *ask)
 {
     const int32_t chunk = serve_settings()->chunk;
-    const bool sized = ask->want.size.kind == WNW_SIZE_BUDGET || ask->want.size.kind == WNW_SIZE_RATIO;
-    if (chunk == 0 || !ask->want.chunks || !sized || ask->stores > 0 || ask->visits || !all->by_request)
+    const bool sized = ask->keep_rule.size.kind == WNW_SIZE_BUDGET || ask->keep_rule.size.kind == WNW_SIZE_RATIO;
+    if (chunk == 0 || !ask->keep_rule.chunks || !sized || ask->stores > 0 || ask->visits || !all->by_request)
         return 0;
     return chunk > 0 ? chunk : chunk_that_fits(all, ask);
 }
@@ -134,7 +134,7 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
         if (all->window_bytes > 0)
             n +=
                 snprintf(why + n, SERVE_TEXT - (size_t)n, " and sliding windows %" PRIu64, all->window_bytes);
-        if (!ask->want.chunks && !serve_keeps_all(&ask->want) && serve_settings()->chunk != 0)
+        if (!ask->keep_rule.chunks && !serve_keeps_all(&ask->keep_rule) && serve_settings()->chunk != 0)
             snprintf(why + n, SERVE_TEXT - (size_t)n,
                      "; its policy cannot compress a prompt while it is read, as keydiff can");
         return SERVE_TOO_LONG;
@@ -155,9 +155,9 @@ static uint64_t held_by(const struct serve_slots *all, const struct serve_slot *
 {
     int32_t n_tokens;
     int64_t entries = 0;
-    struct serve_want by;
-    if (s->behind > 0)
-        (void)serve_document_look(s->behind - 1, &n_tokens, &entries, &by);
+    struct serve_keep_rule by;
+    if (s->document_plus_1 > 0)
+        (void)serve_document_look(s->document_plus_1 - 1, &n_tokens, &entries, &by);
     return all->row_entries > 0 && s->entries > entries
                ? (uint64_t)(s->entries - entries) * all->row_bytes / (uint64_t)all->row_entries
                : 0;

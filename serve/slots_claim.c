@@ -98,10 +98,10 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 {
     return serve_may_reuse(&(struct serve_prefix){.key = s->key,
                                                   .key_len = s->key_len,
-                                                  .want = &s->want,
+                                                  .keep_rule = &s->keep_rule,
                                                   .compressed_by = s->compressed ? &s->compressed_by : NULL,
                                                   .unnoted = s->unnoted,
-                                                  .behind = s->behind},
+                                                  .document_plus_1 = s->document_plus_1},
                            ask);
 }
 
@@ -115,7 +115,7 @@ enum { LEAST_PARKED = 32, LEAST_LOST = 256 };
 static bool loses(const struct serve_slots *all, const struct serve_slot *s, size_t n_used)
 {
     const size_t n_lost = s->key_len - n_used;
-    if (!s->key || s->behind > 0 || s->reading || (all->by_request && s->n_tokens < LEAST_PARKED))
+    if (!s->key || s->document_plus_1 > 0 || s->reading || (all->by_request && s->n_tokens < LEAST_PARKED))
         return false;
     return n_lost > LEAST_LOST || n_lost > s->key_len / 2;
 }
@@ -125,8 +125,8 @@ static void take_about(struct serve_park_about *about, struct serve_slot *s)
     *about = (struct serve_park_about){.owner = s->owner,
                                        .key = s->key,
                                        .key_len = s->key_len,
-                                       .want = s->want,
-                                       .by = s->compressed ? s->compressed_by : s->want,
+                                       .keep_rule = s->keep_rule,
+                                       .by = s->compressed ? s->compressed_by : s->keep_rule,
                                        .compressed = s->compressed,
                                        .n_tokens = s->n_tokens};
     s->key = NULL;
@@ -214,8 +214,8 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->owner = ask->owner;
     s->refuses = ask->refuses;
     s->parked = s->no_reuse = false;
-    s->want = ask->want;
-    s->want.chunk = serve_slots_chunk(all, ask);
+    s->keep_rule = ask->keep_rule;
+    s->keep_rule.chunk = serve_slots_chunk(all, ask);
 }
 
 /* Bytes of a prompt that a slot's own begins with, if it may be used. */
@@ -248,10 +248,10 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
 {
     const struct serve_ask *ask = self->ask;
     size_t n_parked = 0;
-    const uint64_t parked = ask->visits || ask->behind > 0 ? 0 : serve_parks_find(&n_parked, ask);
+    const uint64_t parked = ask->visits || ask->document_plus_1 > 0 ? 0 : serve_parks_find(&n_parked, ask);
     if (!choose_all(all, self, n_parked, &claim->slot, &claim->slots))
         return SERVE_CLAIMED;
-    if (!ask->visits && ask->behind == 0 && ask->reuse != SERVE_REUSE_NEVER &&
+    if (!ask->visits && ask->document_plus_1 == 0 && ask->reuse != SERVE_REUSE_NEVER &&
         moves_more(all, ask, best_of(all, ask, claim->slot, n_parked)))
         return SERVE_CLAIMED; /* it waits until that is parked */
     const enum serve_answer answer = serve_slots_check_cap(all, ask, why);
@@ -260,9 +260,9 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
         return answer;
     const struct serve_slot *s = &all->slot[claim->slot];
     const bool reuses = ask->visits || may_reuse(s, ask);
-    const size_t n_slot = used_of(s, ask, reuses && ask->behind == s->behind);
-    claim->no_reuse = ask->behind == 0 && !reuses;
-    claim->must_restore = ask->behind > 0 && (s->behind != ask->behind || !reuses);
+    const size_t n_slot = used_of(s, ask, reuses && ask->document_plus_1 == s->document_plus_1);
+    claim->no_reuse = ask->document_plus_1 == 0 && !reuses;
+    claim->must_restore = ask->document_plus_1 > 0 && (s->document_plus_1 != ask->document_plus_1 || !reuses);
     claim->parked = is_better(n_parked, n_slot, ask->key_len) ? parked : 0;
     if (!ask->visits && serve_parks_are_on())
         find_lost(all, claim, claim->parked ? 0 : n_slot);
@@ -294,7 +294,9 @@ static enum serve_answer wait_in_line(struct serve_slots *all, const struct serv
     enum serve_answer answer = try_claim(all, &self, claim, &claimed, why);
     while (answer == SERVE_CLAIMED && !claimed) {
         serve_slots_wait();
-        answer = ask->gone && ask->gone(ask->user) ? SERVE_GONE : try_claim(all, &self, claim, &claimed, why);
+        answer = ask->client_left && ask->client_left(ask->user)
+                     ? SERVE_GONE
+                     : try_claim(all, &self, claim, &claimed, why);
     }
     *place_of(all, &self) = self.next;
     serve_slots_wake();
@@ -312,12 +314,12 @@ enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_cl
     return answer;
 }
 
-enum serve_answer serve_slots_hold(int32_t slot, bool (*gone)(void *user), void *user,
+enum serve_answer serve_slots_hold(int32_t slot, bool (*client_left)(void *user), void *user,
                                    struct serve_claim *claim)
 {
     char why[SERVE_TEXT];
     const struct serve_ask ask = {
-        .key = "", .slot = slot, .n_slots = 1, .visits = true, .gone = gone, .user = user};
+        .key = "", .slot = slot, .n_slots = 1, .visits = true, .client_left = client_left, .user = user};
     return serve_slots_claim(&ask, claim, why);
 }
 

@@ -17,13 +17,13 @@ struct serve_slot {
     size_t key_len;
     struct serve_owner owner; /* who brought that prompt */
     bool visited, parked, no_reuse, refuses; /* how its request began */
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     /* What the decoding thread said last. */
     int32_t n_tokens;
     int64_t entries;
-    int32_t behind, n_removed;
+    int32_t document_plus_1, n_removed;
     bool reading, compressed, unnoted;
-    struct serve_want compressed_by;
+    struct serve_keep_rule compressed_by;
 };
 
 /* A request that waits, in the line of all; it lies on the stack of its thread. */

@@ -28,17 +28,17 @@ static void print_slot(FILE *f, const struct serve_slots *all, int32_t i)
             "%s\n  {\"id\": %d, \"busy\": %s, \"tokens\": %d, \"entries\": %.1f, \"bytes\": %.0f, "
             "\"compressed\": %s, \"policy\": \"%s\"",
             i > 0 ? "," : "", (int)i, s->claimed ? "true" : "false", (int)s->n_tokens, each,
-            each * (double)all->row_bytes, s->compressed ? "true" : "false", s->want.recipe);
+            each * (double)all->row_bytes, s->compressed ? "true" : "false", s->keep_rule.recipe);
     if (s->compressed && *s->compressed_by.taken)
         fprintf(f, ", \"taken\": \"%s\"", s->compressed_by.taken);
-    print_size(f, &s->want.size);
-    fprintf(f, ", \"protected\": %d", (int)s->want.n_protected);
-    if (s->want.chunk > 0)
-        fprintf(f, ", \"chunk\": %d", (int)s->want.chunk);
+    print_size(f, &s->keep_rule.size);
+    fprintf(f, ", \"protected\": %d", (int)s->keep_rule.n_protected);
+    if (s->keep_rule.chunk > 0)
+        fprintf(f, ", \"chunk\": %d", (int)s->keep_rule.chunk);
     if (s->n_removed > 0)
         fprintf(f, ", \"removed\": %d", (int)s->n_removed);
-    if (s->behind > 0)
-        fprintf(f, ", \"document\": \"%s\"", serve_document_name(s->behind - 1));
+    if (s->document_plus_1 > 0)
+        fprintf(f, ", \"document\": \"%s\"", serve_document_name(s->document_plus_1 - 1));
     fputc('}', f);
 }
 
@@ -47,7 +47,7 @@ static void print_document(FILE *f, const struct serve_slots *all, int32_t d)
 {
     int32_t n_tokens;
     int64_t entries;
-    struct serve_want by;
+    struct serve_keep_rule by;
     const bool is_read = serve_document_look(d, &n_tokens, &entries, &by);
     const double each = all->row_entries > 0 ? (double)entries / (double)all->row_entries : 0.0;
     fprintf(f,
@@ -55,7 +55,7 @@ static void print_document(FILE *f, const struct serve_slots *all, int32_t d)
             "\"bytes\": %.0f, \"policy\": \"%s\"",
             d > 0 ? "," : "", serve_document_name(d), is_read ? "true" : "false",
             serve_document_is_stored(d) ? "true" : "false", (int)n_tokens, each,
-            each * (double)all->row_bytes, serve_want_taken(&by));
+            each * (double)all->row_bytes, serve_keep_rule_taken(&by));
     print_size(f, &by.size);
     fputc('}', f);
 }
@@ -89,7 +89,7 @@ char *serve_slots_json(const struct serve_owner *owner)
             ", \"compressions_by_fallback\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"policy\": \"%s\"",
             all->bytes, uncompressed(all), all->row_bytes, serve_settings()->cap, all->n_compressed,
             all->n_failed, all->n_fallback, all->n_refused, serve_policy_of_all(all->by_request));
-    print_size(f, &serve_settings()->want.size);
+    print_size(f, &serve_settings()->keep_rule.size);
     fputs(", \"parked\": ", f);
     serve_parks_print(f);
     fputs(", \"requests\": ", f);

@@ -2,7 +2,7 @@
 #include "serve/stretch.h"
 
 #include "serve/compress.h"
-#include "serve/real.h"
+#include "serve/libllama_real.h"
 #include "serve/restores.h"
 
 #include <ggml.h>
@@ -108,7 +108,7 @@ const int32_t *serve_stretch_said(const struct serve_watched *w, int32_t seq, in
 int32_t serve_stretch_pos(const struct serve_watched *w, int32_t seq, int32_t at)
 {
     /* Positions of a slot in the cache are 0, 1, 2 ... */
-    const int32_t n = w->held[seq].n_unknown + w->sequences.of[seq].n;
+    const int32_t n = w->slot_cache[seq].n_unknown + w->sequences.of[seq].n;
     int32_t from = 0, to = n;
     if (w->most == 0 || at < 0 || n == 0)
         return at;
@@ -136,7 +136,7 @@ void serve_stretch_place(const struct serve_watched *w, struct serve_batch *b, s
     for (int32_t i = 0; w->most > 0 && i < b->n; i++) {
         struct serve_row *row = &b->row[i];
         const int32_t seq = sequence_of(row);
-        const llama_pos pos = w->sequences.of[seq].n + w->held[seq].n_unknown + n[seq]++;
+        const llama_pos pos = w->sequences.of[seq].n + w->slot_cache[seq].n_unknown + n[seq]++;
         if (pos != row->pos)
             REAL(llama_batch_ext_set_pos)(batch, i, &pos);
         row->pos = pos;
@@ -212,7 +212,7 @@ static int32_t choose(bool *goes, const struct middle *m, const int32_t *n_heads
 static bool apply(struct serve_watched *w, const struct middle *m, const bool *goes)
 {
     struct llama_memory_i *mem = llama_get_memory(w->ctx);
-    int32_t gone = 0;
+    int32_t removed = 0;
     for (int32_t k = m->from, to; k < m->to; k = to) {
         for (to = k; to < m->to && goes[to - m->from] == goes[k - m->from]; to++)
             ;
@@ -220,12 +220,12 @@ static bool apply(struct serve_watched *w, const struct middle *m, const bool *g
             if (!REAL(llama_memory_seq_rm)(mem, m->seq, k, to))
                 return false;
             serve_sequences_rm(&w->sequences, m->seq, k, to);
-            gone += to - k;
-        } else if (gone > 0) {
-            REAL(llama_memory_seq_add)(mem, m->seq, k, to, -gone);
+            removed += to - k;
+        } else if (removed > 0) {
+            REAL(llama_memory_seq_add)(mem, m->seq, k, to, -removed);
         }
     }
-    REAL(llama_memory_seq_add)(mem, m->seq, m->to, -1, -gone);
+    REAL(llama_memory_seq_add)(mem, m->seq, m->to, -1, -removed);
     serve_sequences_close_up(&w->sequences, m->seq);
     return true;
 }
@@ -241,7 +241,7 @@ static int32_t left_of(int32_t n, const struct middle *m, const bool *goes)
 
 static void note(struct serve_watched *w, const struct middle *m, const bool *goes, int32_t n_gone)
 {
-    struct serve_held *s = &w->held[m->seq];
+    struct serve_slot_cache *s = &w->slot_cache[m->seq];
     s->at_prompt = left_of(s->at_prompt, m, goes);
     s->n_done = left_of(s->n_done > m->to ? s->n_done : m->to, m, goes);
     serve_watched_bury(w);
@@ -296,7 +296,7 @@ static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
 /* Learns the cells of a slot that was restored: a token after it sees them all. It is removed again. */
 static void learn(struct serve_watched *w, int32_t seq)
 {
-    const llama_pos pos = w->held[seq].n_unknown;
+    const llama_pos pos = w->slot_cache[seq].n_unknown;
     struct serve_batch rows = {0};
     struct llama_batch_ext *batch = llama_batch_ext_init(w->ctx);
     const int32_t token =
@@ -316,8 +316,8 @@ static void learn(struct serve_watched *w, int32_t seq)
         REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, pos, -1);
         serve_sequences_rm(&w->sequences, seq, pos, -1);
     }
-    if (good && w->held[seq].n_unknown == 0) {
-        w->held[seq].recount = false;
+    if (good && w->slot_cache[seq].n_unknown == 0) {
+        w->slot_cache[seq].recount = false;
         serve_watched_count(w, seq);
         serve_watched_report(w, seq);
     }
@@ -331,14 +331,15 @@ static void learn(struct serve_watched *w, int32_t seq)
 
 static bool may(const struct serve_watched *w, int32_t seq)
 {
-    return w->held[seq].n_unknown == 0 && w->held[seq].behind == 0 && !serve_slots_how(seq).refuses;
+    return w->slot_cache[seq].n_unknown == 0 && w->slot_cache[seq].document_plus_1 == 0 &&
+           !serve_slots_how(seq).refuses;
 }
 
 static int32_t n_free(const struct serve_watched *w)
 {
     int32_t n = w->sequences.n_cells - w->sequences.n_live;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n -= w->held[seq].n_unknown;
+        n -= w->slot_cache[seq].n_unknown;
     return n;
 }
 
@@ -347,8 +348,8 @@ static int32_t n_idle(const struct serve_watched *w, const struct serve_batch *b
 {
     int32_t n = 0;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n += w->sequences.of[seq].n + w->held[seq].n_unknown > 0 && serve_batch_rows_of(b, seq).n == 0 &&
-             !serve_slots_is_claimed(seq);
+        n += w->sequences.of[seq].n + w->slot_cache[seq].n_unknown > 0 &&
+             serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
     return n;
 }
 
@@ -367,7 +368,7 @@ bool serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
         return true;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         const int32_t n = serve_batch_rows_of(b, seq).n, n_held = w->sequences.of[seq].n;
-        const int32_t n_unknown = n_held == 0 ? w->held[seq].n_unknown : 0;
+        const int32_t n_unknown = n_held == 0 ? w->slot_cache[seq].n_unknown : 0;
         if (n > 0 && n_unknown > 0 && (n_unknown + n >= w->most || n_free(w) < b->n) && n_free(w) > 0)
             learn(w, seq);
         /* A cell is left free, so that a slot that comes from a file can have a token after it. */

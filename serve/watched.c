@@ -111,7 +111,7 @@ int32_t serve_watched_n(const struct serve_watched *w)
 void serve_watched_count(struct serve_watched *w, int32_t seq)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
-    w->held[seq].entries = 0;
+    w->slot_cache[seq].entries = 0;
     for (int32_t k = 0; k < q->n; k++)
         w->marked[q->cell[k]] = true;
     for (int32_t i = 0; q->n > 0 && i < wnw_bridge_n_layers(w->cache); i++) {
@@ -120,7 +120,7 @@ void serve_watched_count(struct serve_watched *w, int32_t seq)
             continue;
         /* Layers with windows keep each token (--swa-full), in cells of their own. */
         for (int32_t ih = 0; ih < l.n_heads; ih++)
-            w->held[seq].entries += l.sliding ? q->n : count_marked(w, i, ih);
+            w->slot_cache[seq].entries += l.sliding ? q->n : count_marked(w, i, ih);
     }
     for (int32_t k = 0; k < q->n; k++)
         w->marked[q->cell[k]] = false;
@@ -130,7 +130,7 @@ void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool faile
 {
     int64_t n = w->sequences.n_live;
     for (int32_t i = 0; i < w->n_slots; i++)
-        n += w->held[i].n_unknown > 0 && w->sequences.of[i].n == 0 ? w->held[i].n_unknown : 0;
+        n += w->slot_cache[i].n_unknown > 0 && w->sequences.of[i].n == 0 ? w->slot_cache[i].n_unknown : 0;
     struct serve_cached now = {.n_tokens = n};
     add_cached(w, &now);
     serve_slots_count(compressed_one, failed_one, &now);
@@ -139,7 +139,7 @@ void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool faile
 
 void serve_watched_report(struct serve_watched *w, int32_t seq)
 {
-    const struct serve_held *s = &w->held[seq];
+    const struct serve_slot_cache *s = &w->slot_cache[seq];
     if (seq >= w->n_slots) {
         if (w->sequences.of[seq].n > 0)
             serve_document_kept(seq - w->n_slots, s->entries, &s->by);
@@ -147,7 +147,7 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
     }
     serve_slots_report(seq, &(struct serve_content){.n_tokens = w->sequences.of[seq].n + s->n_unknown,
                                                     .entries = s->entries,
-                                                    .behind = s->behind,
+                                                    .document_plus_1 = s->document_plus_1,
                                                     .reading = s->reading,
                                                     .unnoted = s->unnoted,
                                                     .n_removed = serve_watched_removed(w, seq),
@@ -156,7 +156,7 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
 
 bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n)
 {
-    struct serve_held *s = &w->held[seq];
+    struct serve_slot_cache *s = &w->slot_cache[seq];
     const bool had_more = s->n_unknown > n;
     s->n_unknown = had_more ? n : s->n_unknown;
     w->dead_cells_unknown = w->dead_cells_unknown || had_more;
@@ -189,7 +189,7 @@ bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t 
 
 int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k)
 {
-    const int32_t n_unknown = w->held[seq].n_unknown;
+    const int32_t n_unknown = w->slot_cache[seq].n_unknown;
     if (k >= n_unknown)
         return w->sequences.of[seq].at[k - n_unknown];
     return w->restored[seq].at && k < w->restored[seq].n ? w->restored[seq].at[k] : k;
@@ -197,7 +197,7 @@ int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k)
 
 int32_t serve_watched_removed(const struct serve_watched *w, int32_t seq)
 {
-    const int32_t n_unknown = w->held[seq].n_unknown;
+    const int32_t n_unknown = w->slot_cache[seq].n_unknown;
     if (w->sequences.of[seq].n > 0 || n_unknown == 0)
         return serve_sequences_removed(&w->sequences, seq);
     return serve_watched_at(w, seq, n_unknown - 1) - (n_unknown - 1);
@@ -217,7 +217,7 @@ static void bury_strays(struct serve_watched *w)
 {
     int32_t *cells, n = 0;
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        if (w->held[seq].n_unknown > 0)
+        if (w->slot_cache[seq].n_unknown > 0)
             return;
     if (!(cells = malloc((size_t)w->sequences.n_cells * sizeof *cells)))
         return;
@@ -362,13 +362,13 @@ static int observe_row(const char *recipe, const wnw_policy_choice *row, void *u
     return wnw_bridge_observe(user, recipe);
 }
 
-static int observe(const struct serve_watched *w, const struct serve_want *want)
+static int observe(const struct serve_watched *w, const struct serve_keep_rule *keep_rule)
 {
-    if (serve_keeps_all(want))
+    if (serve_keeps_all(keep_rule))
         return WNW_OK;
-    if (!serve_is_automatic(want))
-        return wnw_bridge_observe(w->cache, want->recipe);
-    return serve_automatic_each(want, w->feeds, observe_row, w->cache);
+    if (!serve_is_automatic(keep_rule))
+        return wnw_bridge_observe(w->cache, keep_rule->recipe);
+    return serve_automatic_each(keep_rule, w->feeds, observe_row, w->cache);
 }
 
 /* What parking compresses whole slots by (--park-ratio), and what makes room. */
@@ -381,23 +381,23 @@ static int observe_parked(const struct serve_watched *w)
 
 static bool holds(const struct serve_watched *w, int32_t seq)
 {
-    return w->sequences.of[seq].n + w->held[seq].n_unknown > 0;
+    return w->sequences.of[seq].n + w->slot_cache[seq].n_unknown > 0;
 }
 
 /* Whether what a slot's rule needs is wanted now. What a slot without a request holds by the server's own rule may be gone on with; what
  * it holds by another one would be read again. */
 static bool asks(const struct serve_watched *w, int32_t seq)
 {
-    return serve_slots_is_claimed(seq) ||
-           (holds(w, seq) && !w->held[seq].unnoted && serve_same_recipe(&w->rule[seq].want, &w->least));
+    return serve_slots_is_claimed(seq) || (holds(w, seq) && !w->slot_cache[seq].unnoted &&
+                                           serve_same_recipe(&w->rule[seq].keep_rule, &w->least));
 }
 
 /* Records that no request will continue from what slots hold under rules that nobody asks for any more. */
 static void give_up(struct serve_watched *w)
 {
     for (int32_t seq = 0; seq < w->n_slots; seq++)
-        if (holds(w, seq) && !asks(w, seq) && !w->held[seq].unnoted) {
-            w->held[seq].unnoted = true;
+        if (holds(w, seq) && !asks(w, seq) && !w->slot_cache[seq].unnoted) {
+            w->slot_cache[seq].unnoted = true;
             serve_watched_report(w, seq);
         }
 }
@@ -407,8 +407,8 @@ void serve_watched_observe(struct serve_watched *w)
     uint32_t needs = w->least.needs;
     bool reading = false;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
-        needs |= asks(w, seq) ? w->rule[seq].want.needs : 0;
-        reading = reading || w->held[seq].reading;
+        needs |= asks(w, seq) ? w->rule[seq].keep_rule.needs : 0;
+        reading = reading || w->slot_cache[seq].reading;
     }
     if (reading)
         needs |= w->observed;
@@ -422,7 +422,7 @@ void serve_watched_observe(struct serve_watched *w)
     int rc = observe(w, &w->least);
     rc = rc == WNW_OK ? observe_parked(w) : rc;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
-        rc = rc == WNW_OK && asks(w, seq) ? observe(w, &w->rule[seq].want) : rc;
+        rc = rc == WNW_OK && asks(w, seq) ? observe(w, &w->rule[seq].keep_rule) : rc;
         if (rc != WNW_OK)
             fprintf(stderr, "winnow: slot %d: %s\n", (int)seq, wnw_last_error());
         rc = WNW_OK;
@@ -433,7 +433,7 @@ void serve_watched_observe(struct serve_watched *w)
 
 void serve_watch(struct serve_watched *w, struct llama_context *ctx)
 {
-    const struct serve_want *want = &serve_settings()->want;
+    const struct serve_keep_rule *keep_rule = &serve_settings()->keep_rule;
     if (wnw_bridge_find(&w->cache, llama_synchronize, ctx) != WNW_OK)
         serve_refuse(wnw_last_error());
     w->ctx = ctx;
@@ -441,18 +441,19 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
         serve_refuse("no memory for the sequences of the slots");
     if (set_profiles(w) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
         serve_refuse(wnw_last_error());
-    if (w->unmatched && serve_asks_quality(want))
+    if (w->unmatched && serve_asks_quality(keep_rule))
         serve_refuse_input(
             "no quality can be kept of a model with recurrent layers: give a size in its place");
-    if (w->unmatched && strcmp(serve_policy_of_all(false), want->recipe) != 0)
+    if (w->unmatched && strcmp(serve_policy_of_all(false), keep_rule->recipe) != 0)
         fprintf(stderr, "winnow: %s is taken in place of %s, because the model has recurrent layers\n",
-                serve_policy_of_all(false), want->recipe);
-    int rc = w->unmatched
-                 ? wnw_bridge_set_policy(w->cache, serve_keeps_all(want) ? NULL : serve_policy_of_all(false),
-                                         &want->size, true)
-                 : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
+                serve_policy_of_all(false), keep_rule->recipe);
+    int rc =
+        w->unmatched
+            ? wnw_bridge_set_policy(w->cache, serve_keeps_all(keep_rule) ? NULL : serve_policy_of_all(false),
+                                    &keep_rule->size, true)
+            : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
     /* What "auto" needs more of for longer prompts is observed once one comes. */
-    w->least = *want;
+    w->least = *keep_rule;
     w->least.n_most = 1;
     if (rc == WNW_OK && !w->unmatched)
         rc = serve_automatic_settle(&w->least);
@@ -462,7 +463,7 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     if (rc == WNW_OK && !w->unmatched)
         rc = observe_parked(w);
     if (w->feeds)
-        serve_tell_fed();
+        serve_print_fed();
     if (rc != WNW_OK)
         serve_refuse(wnw_last_error());
 }
@@ -478,7 +479,7 @@ void serve_unwatch(struct serve_watched *w)
     w->ctx = NULL;
     w->cache = NULL;
     serve_sequences_free(&w->sequences);
-    memset(w->held, 0, sizeof w->held);
+    memset(w->slot_cache, 0, sizeof w->slot_cache);
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         serve_watched_drop_sample(w, i);
         (void)serve_watched_restored(w, i, NULL, NULL, 0);

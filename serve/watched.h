@@ -17,11 +17,11 @@
 #include "winnow_bridge.h"
 
 /* The state of a sequence, in addition to its cells. */
-struct serve_held {
+struct serve_slot_cache {
     int32_t n_new; /* tokens of prompts since it was compressed */
     bool reading;  /* a prompt, and more of it will come */
     bool compressed;
-    struct serve_want by;
+    struct serve_keep_rule by;
     int64_t entries;   /* in all heads */
     int32_t n_done;    /* first tokens that it had when it was compressed last */
     int32_t at_prompt; /* the first token of the last prompt that it read */
@@ -29,12 +29,12 @@ struct serve_held {
     bool unnoted;      /* the records of tokens that it read were dropped, because no rule needs them */
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
     bool recount;      /* its cells have just become known, and its entries must be counted */
-    int32_t behind;    /* 1 + the document that it begins with, 0 = none */
+    int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
 };
 
 /* The rule of a slot, set when a request claims it: no later step parses its recipe. */
 struct serve_rule {
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     wnw_policy *policy; /* owned; NULL: everything is kept, or it is chosen for each prompt */
     bool asks;          /* it looks with queries */
     bool notes;         /* and those of the batch that runs are a prompt's */
@@ -71,9 +71,9 @@ struct serve_watched {
     bool no_flash; /* flash attention was turned off (-fa off) */
     int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */
     struct serve_sequences sequences;
-    struct serve_held held[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
+    struct serve_slot_cache slot_cache[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
     struct serve_rule rule[SERVE_MAX_SLOTS];
-    struct serve_want least; /* the server's own want, of the shortest prompts */
+    struct serve_keep_rule least; /* the server's own rule, of the shortest prompts */
     uint32_t observed;       /* WNW_NEED_ flags of what is observed */
     wnw_policy *fallback;    /* SERVE_FALLBACK */
     struct serve_batches batches;
@@ -134,7 +134,7 @@ int32_t serve_watched_removed(const struct serve_watched *w, int32_t seq);
 /* The tokens of a slot, as far as they are known, [*n]; -1 for those that are not. Until its cells are known, those of the file that it came from. */
 static inline const int32_t *serve_watched_tokens(const struct serve_watched *w, int32_t seq, int32_t *n)
 {
-    const int32_t n_unknown = w->held[seq].n_unknown;
+    const int32_t n_unknown = w->slot_cache[seq].n_unknown;
     if (n_unknown == 0) {
         *n = w->sequences.of[seq].n;
         return w->sequences.of[seq].token;

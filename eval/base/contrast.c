@@ -6,6 +6,7 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "app/values.h"
+#include "base/err.h"
 #include "eval/base/grow.h"
 #include "eval/base/recipe.h"
 #include "winnow.h"
@@ -74,8 +75,8 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
     if (!out->mode || !out->size)
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' names no %s; %s", where, line,
                         out->mode ? "size" : "mode", form);
-    const int rc = check_policy(out->a, where);
-    return rc == APP_OK ? check_policy(out->b, where) : rc;
+    WNW_TRY(check_policy(out->a, where));
+    return check_policy(out->b, where);
 }
 
 /* Refuses a contrast that decides nothing: of a policy with itself, or of two that are in seen[], which it is added to. Each would make
@@ -128,12 +129,12 @@ int eval_contrasts_lines(json_t **out, const char *lines, const char *where)
 {
     char *copy = strdup(lines), *rest = copy, *line;
     int rc = copy ? APP_OK : eval_no_memory("the contrasts");
-    char place[512];
+    char location[512];
     json_t *seen = json_object();
     *out = NULL;
     for (int n = 1; rc == APP_OK && (line = strsep(&rest, "\n")); n++) {
-        snprintf(place, sizeof place, "%.400s line %d", where, n);
-        rc = add_line(out, seen, line, place);
+        snprintf(location, sizeof location, "%.400s line %d", where, n);
+        rc = add_line(out, seen, line, location);
     }
     json_decref(seen);
     free(copy);

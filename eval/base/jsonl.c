@@ -155,8 +155,8 @@ static int clean_line(struct eval_jsonl *j)
     return rc;
 }
 
-/* Tells of further lines that were not UTF-8. */
-static void tell_odd(struct eval_jsonl *j)
+/* Warns of further lines that were not UTF-8. */
+static void warn_not_utf8(struct eval_jsonl *j)
 {
     if (j->n_odd > 1 && !j->quiet)
         app_note("warning: '%s' has %lld more such line%s", j->path, (long long)j->n_odd - 1,
@@ -172,7 +172,7 @@ int eval_jsonl_next(struct eval_jsonl *j, json_t **object)
     do {
         int rc = read_line(j, &more);
         if (rc == APP_OK && !more)
-            tell_odd(j);
+            warn_not_utf8(j);
         if (rc != APP_OK || !more)
             return rc;
         rc = clean_line(j);

@@ -178,22 +178,22 @@ static int sort_lines(struct eval_run *run, struct eval_result *list, size_t *n)
     return rc;
 }
 
-/* Sorts a list whose elements begin with a pointer that no other one has. Returns the new place of each element, which the
+/* Sorts a list whose elements begin with a pointer that no other one has. Returns the new index of each element, which the
  * caller frees; NULL: out of memory. */
 static int32_t *sort_list(void *list, int32_t n, size_t size, int (*order)(const void *, const void *))
 {
     char **before = malloc(((size_t)n + 1) * sizeof *before);
-    int32_t *place = before ? malloc(((size_t)n + 1) * sizeof *place) : NULL;
-    for (int32_t i = 0; place && i < n; i++)
+    int32_t *rank = before ? malloc(((size_t)n + 1) * sizeof *rank) : NULL;
+    for (int32_t i = 0; rank && i < n; i++)
         memcpy(&before[i], (char *)list + (size_t)i * size, sizeof *before);
-    if (place && n > 1)
+    if (rank && n > 1)
         qsort(list, (size_t)n, size, order);
-    for (int32_t i = 0; place && i < n; i++)
+    for (int32_t i = 0; rank && i < n; i++)
         for (int32_t k = 0; k < n; k++)
             if (memcmp(&before[i], (char *)list + (size_t)k * size, sizeof *before) == 0)
-                place[i] = k;
+                rank[i] = k;
     free(before);
-    return place;
+    return rank;
 }
 
 int eval_results_sort(struct eval_run *run)

@@ -4,6 +4,7 @@
 
 #include "app/console.h"
 #include "app/files.h"
+#include "base/err.h"
 #include "eval/base/grow.h"
 #include "winnow_store.h"
 
@@ -54,8 +55,8 @@ void eval_runtime_close(struct eval_runtime *m)
 static int read_refs(struct eval_refs *g, const struct eval_runtime *m, const struct eval_chat *chat,
                      const struct eval_turn *turn)
 {
-    const int rc = eval_history_refs(&g->text, chat, turn);
-    return rc == APP_OK ? m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, &g->ids, &g->n) : rc;
+    WNW_TRY(eval_history_refs(&g->text, chat, turn));
+    return m->tokenizer->encode(m->tokenizer, g->text.s, g->text.len, &g->ids, &g->n);
 }
 
 /* Finds where answers begin, and how far the last of them may reach. */

@@ -132,8 +132,9 @@ static bool has_length(const struct eval_items *items, int32_t n_target)
     return has;
 }
 
-/* Says which contrasts this run will leave open, before it has taken hours: a word of them may be another than that of the options. */
-static void tell_open(const json_t *contrasts, const struct eval_configs *c, const struct eval_items *items)
+/* Warns, before the run takes hours, of contrasts that it does not cover: a name in them may differ from that in the options. */
+static void warn_open_contrasts(const json_t *contrasts, const struct eval_configs *c,
+                                const struct eval_items *items)
 {
     for (size_t i = 0; i < json_array_size(contrasts); i++) {
         struct eval_contrast x;
@@ -152,7 +153,7 @@ static int open_folder(struct eval_run *run)
     json_t *contrasts, *remarks = NULL,
                        *description = eval_manifest_make(&run->setup, &run->configs, &run->runtime);
     int rc = eval_contrasts_open(&contrasts, run->args, run->suite);
-    tell_open(contrasts, &run->configs, &run->setup.items);
+    warn_open_contrasts(contrasts, &run->configs, &run->setup.items);
     if (rc == APP_OK)
         rc = eval_manifest_remarks(&remarks, run->args, run->suite, &run->configs, run->runtime.info.n_head);
     if (rc != APP_OK) {
@@ -312,17 +313,18 @@ static bool prefix_in_turn(const struct eval_args *args, const struct eval_task 
 /* Prints where the beginning of answers to LongBench is put, because that changes the answers. */
 static void note_prefix(const struct eval_run *run)
 {
-    bool place[2] = {false, false};
+    bool in_turn[2] = {false, false};
     for (int32_t k = 0; k < run->setup.items.n; k++) {
         const struct eval_task *task = run->setup.items.items[k].task;
         for (int32_t i = 0; eval_task_is_of(task, "longbench") && i < run->configs.n; i++)
-            place[prefix_in_turn(run->args, task, run->configs.items[i].mode)] = true;
+            in_turn[prefix_in_turn(run->args, task, run->configs.items[i].mode)] = true;
     }
-    if ((place[0] || place[1]) && !run->setup.chat.raw && !run->args->quiet)
+    if ((in_turn[0] || in_turn[1]) && !run->setup.chat.raw && !run->args->quiet)
         app_note("LongBench: answers begin %s (--lb-prefix)",
-                 !place[1]   ? "after the template's tail"
-                 : !place[0] ? "in the user's turn"
-                             : "in the user's turn in mode aware_full, after the template's tail in others");
+                 !in_turn[1] ? "after the template's tail"
+                 : !in_turn[0]
+                     ? "in the user's turn"
+                     : "in the user's turn in mode aware_full, after the template's tail in others");
 }
 
 /* Reads a sample with `chat` around it and answers it for the configs in x->now. */

@@ -95,12 +95,12 @@ static int ends_sentence(bool *ends, const struct eval_source *w, int32_t id)
 }
 
 /* Finds the needle's place: at the depth, moved back after a full stop, or 0 if there is none before it. */
-static int find_place(int32_t *place, const struct eval_source *w, const int32_t *ids, int32_t n,
+static int find_depth(int32_t *at_token, const struct eval_source *w, const int32_t *ids, int32_t n,
                       double depth)
 {
     bool ends = depth >= 100;
-    for (*place = (int32_t)(n * depth / 100); !ends && *place > 0; *place -= !ends)
-        WNW_TRY(ends_sentence(&ends, w, ids[*place - 1]));
+    for (*at_token = (int32_t)(n * depth / 100); !ends && *at_token > 0; *at_token -= !ends)
+        WNW_TRY(ends_sentence(&ends, w, ids[*at_token - 1]));
     return APP_OK;
 }
 
@@ -118,18 +118,18 @@ static int put_text(struct eval_sample *s, const struct eval_source *w, const in
 static int join(struct eval_sample *s, int32_t *n_joined, struct eval_source *w, const struct needle *n,
                 size_t from, int32_t first, int32_t n_text)
 {
-    int32_t *ids = NULL, n_ids, place = 0;
+    int32_t *ids = NULL, n_ids, at_token = 0;
     int rc = haystack_ids(&ids, &n_ids, w, first + n_text);
     if (rc == APP_OK)
-        rc = find_place(&place, w, ids + first, n_text, eval_grid_depth(w, s->index));
+        rc = find_depth(&at_token, w, ids + first, n_text, eval_grid_depth(w, s->index));
     s->context.len = from;
     s->n_spans = 0;
     if (rc == APP_OK)
-        rc = put_text(s, w, ids + first, place);
+        rc = put_text(s, w, ids + first, at_token);
     if (rc == APP_OK)
         eval_put_piece(s, n->text.s, n->text.len, true);
     if (rc == APP_OK)
-        rc = put_text(s, w, ids + first + place, n_text - place);
+        rc = put_text(s, w, ids + first + at_token, n_text - at_token);
     wnw_free(ids);
     return rc == APP_OK && !s->no_memory
                ? eval_count_tokens(n_joined, w->tokenizer, s->context.s + from, s->context.len - from)

@@ -424,22 +424,6 @@ class wnw_import_params(Structure):
     pass
 
 
-class wnw_risk(Structure):
-    pass
-
-
-class wnw_risk_params(Structure):
-    pass
-
-
-class wnw_risk_cell(Structure):
-    pass
-
-
-class wnw_risk_size(Structure):
-    pass
-
-
 class llama_context(Structure):
     pass
 
@@ -1104,42 +1088,6 @@ wnw_import_params._fields_ = [
     ("recent", c_int32),
 ]
 
-wnw_risk_params._fields_ = [
-    ("struct_size", c_uint32),
-    ("profile", POINTER(wnw_profile)),
-    ("window", c_int32),
-    ("floor", c_double),
-    ("kv_type", c_int),
-    ("n_threads", c_int32),
-    ("progress", CFUNCTYPE(c_bool, c_int32, c_int32, c_void_p)),
-    ("progress_user", c_void_p),
-]
-
-wnw_risk_cell._fields_ = [
-    ("struct_size", c_uint32),
-    ("n_tokens", c_int32),
-    ("window", c_int32),
-    ("entropy", c_double),
-    ("perplexity", c_double),
-    ("entropy_bin", c_int32),
-    ("n_entropy", c_int32),
-    ("ppl_bin", c_int32),
-    ("n_ppl", c_int32),
-    ("least_tau", c_double),
-    ("mean_tau", c_double),
-    ("most_tau", c_double),
-]
-
-wnw_risk_size._fields_ = [
-    ("struct_size", c_uint32),
-    ("budget", c_int32),
-    ("room", c_int32),
-    ("n_layer", c_int32),
-    ("n_bound", c_int32),
-    ("clear", c_double),
-    ("kept", c_double),
-]
-
 wnw_bridge_layer._fields_ = [
     ("struct_size", c_uint32),
     ("layer", c_int32),
@@ -1392,25 +1340,6 @@ def wnw_import_default_params():
     return p
 
 
-def wnw_risk_default_params():
-    p = wnw_risk_params()
-    p.struct_size = sizeof(p)
-    p.floor = 0.25
-    return p
-
-
-def wnw_risk_cell_default():
-    p = wnw_risk_cell()
-    p.struct_size = sizeof(p)
-    return p
-
-
-def wnw_risk_size_default():
-    p = wnw_risk_size()
-    p.struct_size = sizeof(p)
-    return p
-
-
 def wnw_bridge_layer_default():
     p = wnw_bridge_layer()
     p.struct_size = sizeof(p)
@@ -1482,8 +1411,6 @@ FUNCTIONS = {
     "wnw_cache_positions": (POINTER(c_int32), [POINTER(wnw_session), c_int32, c_int32]),
     "wnw_calibrate": (c_int, [POINTER(POINTER(wnw_calibration)), POINTER(wnw_model), c_char_p, POINTER(wnw_calibrate_params)]),
     "wnw_calibration_free": (None, [POINTER(wnw_calibration)]),
-    "wnw_calibration_kind_name": (c_char_p, [c_int32]),
-    "wnw_calibration_options": (c_int, [c_char_p, POINTER(c_char_p)]),
     "wnw_calibration_output": (c_char_p, [POINTER(wnw_calibration), c_char_p]),
     "wnw_calibration_profile": (c_char_p, [POINTER(wnw_calibration), c_int32, POINTER(c_char_p)]),
     "wnw_chat_answer": (c_int, [POINTER(wnw_chat), POINTER(c_int32), c_int32]),
@@ -1575,10 +1502,6 @@ FUNCTIONS = {
     "wnw_registry_free": (None, [POINTER(wnw_registry)]),
     "wnw_registry_load": (c_int, [POINTER(wnw_registry), c_char_p]),
     "wnw_registry_new": (c_int, [POINTER(POINTER(wnw_registry))]),
-    "wnw_risk_free": (None, [POINTER(wnw_risk)]),
-    "wnw_risk_get_cell": (c_int, [POINTER(wnw_risk), POINTER(wnw_risk_cell)]),
-    "wnw_risk_get_size": (c_int, [POINTER(wnw_risk), c_int32, POINTER(wnw_risk_size)]),
-    "wnw_risk_read": (c_int, [POINTER(POINTER(wnw_risk)), POINTER(wnw_model), POINTER(c_int32), c_int32, POINTER(wnw_risk_params)]),
     "wnw_sample_fed": (c_int32, [POINTER(wnw_sample_size), c_int32]),
     "wnw_sample_places": (c_int32, [POINTER(wnw_sample_size), c_int32, c_int32, POINTER(wnw_sample_place)]),
     "wnw_sampler_free": (None, [POINTER(wnw_sampler)]),

@@ -97,8 +97,8 @@ struct wnw__bridge_watch {
     struct wnw__buffer gate_room;      /* scratch of gates on hidden states (sequence/gates.c) */
     struct wnw__team *team;            /* threads for planning and dropping; NULL: there is one */
     int32_t team_threads;              /* that the team was asked to have; 0: not yet */
-    char told[256];                    /* why the last sequence was left as it is; "": it was not */
-    int told_rc;                       /* the status that goes with it */
+    char last_warning[256];            /* why the last sequence was left as it is; "": it was not */
+    int last_rc;                       /* the status that goes with it */
 };
 
 /* ---- The backend ---- */

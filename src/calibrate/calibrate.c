@@ -29,12 +29,6 @@ const struct wnw__calibrate_type *wnw__calibrate_type_get(int32_t i)
     return i >= 0 && (size_t)i < sizeof types / sizeof *types ? types[i] : NULL;
 }
 
-const char *wnw_calibration_kind_name(int32_t i)
-{
-    const struct wnw__calibrate_type *t = wnw__calibrate_type_get(i);
-    return t ? t->name : NULL;
-}
-
 static int find_type(const struct wnw__calibrate_type **out, const char *kind)
 {
     struct wnw__guess guess = {.word = kind, .len = strlen(kind)};
@@ -45,7 +39,7 @@ static int find_type(const struct wnw__calibrate_type **out, const char *kind)
     }
     return wnw__fail(WNW_E_ARG, "there is no calibration \"%.40s\"%s%s%s", kind,
                      guess.best ? "; did you mean " : "", guess.best ? guess.best : "",
-                     guess.best ? "?" : "; wnw_calibration_kind_name lists them");
+                     guess.best ? "?" : "");
 }
 
 /* ---- Options ---- */
@@ -99,32 +93,6 @@ static json_t *option_value(const wnw_option *o, const void *opts)
     if (o->type == WNW_OPT_BOOL)
         return json_boolean(whole);
     return o->type == WNW_OPT_ENUM ? json_string(o->choices[whole]) : json_integer(whole);
-}
-
-int wnw_calibration_options(const char *kind, char **text)
-{
-    const struct wnw__calibrate_type *t;
-    size_t len;
-    WNW_REQUIRE(text);
-    *text = NULL;
-    WNW_REQUIRE(kind);
-    WNW_TRY(find_type(&t, kind));
-    FILE *f = open_memstream(text, &len);
-    for (const wnw_option *o = t->options; f && o && o->name; o++) {
-        char def[64];
-        double opts[64] = {0};
-        wnw_option alone = *o;
-        alone.offset = 0;
-        const wnw_option table[2] = {alone, {0}};
-        wnw__opt_defaults(table, opts);
-        wnw__opt_format(&alone, opts, def, sizeof def);
-        fprintf(f, "%s=%s  %s\n", o->name, def, o->help);
-    }
-    if (f && fclose(f) == 0 && *text)
-        return WNW_OK;
-    free(*text);
-    *text = NULL;
-    return wnw__fail(WNW_E_NOMEM, "no memory for the options of %s", kind);
 }
 
 /* ---- A run ---- */

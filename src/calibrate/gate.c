@@ -46,7 +46,7 @@ static int see_layer(struct wnw__gates *g, struct wnw__looked *l, int32_t i_laye
 
 /* ---- The results ---- */
 
-static void tell_row(struct wnw__calibrate_text *out, const char *name, const char *where, const double *x)
+static void report_row(struct wnw__calibrate_text *out, const char *name, const char *where, const double *x)
 {
     wnw__calibrate_print(out, "%-20.20s  %-13s", name, where);
     for (int k = 0; k < N_RANKED; k++)
@@ -54,10 +54,10 @@ static void tell_row(struct wnw__calibrate_text *out, const char *name, const ch
     wnw__calibrate_print(out, "\n");
 }
 
-static void tell_rows(struct wnw__calibrate_text *out, const char *name, const struct wnw__held_out *h)
+static void report_rows(struct wnw__calibrate_text *out, const char *name, const struct wnw__held_out *h)
 {
-    tell_row(out, name, "in a head", h->within);
-    tell_row(out, "", "over all", h->over_all);
+    report_row(out, name, "in a head", h->within);
+    report_row(out, "", "over all", h->over_all);
 }
 
 /* x[n_row][n] as [n_layer][n_head_kv][n] of all layers, zeros in those that policies leave alone; n 0: [n_layer]
@@ -103,7 +103,7 @@ static int finish(struct wnw__gates *g)
     int at = snprintf(columns, sizeof columns, "%-35s", "");
     for (int k = 0; k < N_RANKED; k++)
         at += snprintf(columns + at, sizeof columns - (size_t)at, "  %7s", g->ranked_by[k]);
-    wnw__gates_tell(g, out, columns, tell_rows);
+    wnw__gates_tell(g, out, columns, report_rows);
     json_t *more = json_pack("{s:I}", "entries", (json_int_t)entries);
     json_t *results =
         json_pack("{s:o, s:o, s:o, s:o}", "weight", all_layers(g, g->weight, g->n_feature), "bias",

@@ -43,7 +43,9 @@ static int set_length(const struct wnw__gates *g, int32_t *length)
     enum { FEWEST = 1000 };
     int32_t most, half;
     WNW_TRY(wnw__look_fits(&most, g->c, g->o->length));
-    *length = g->o->length > 0 ? g->o->length : most < g->length ? most : g->length;
+    *length = most < g->length ? most : g->length;
+    if (g->o->length > 0)
+        *length = g->o->length;
     for (int32_t i = 0; g->o->length == 0 && *length > FEWEST && i < g->c->params.n_texts; i++) {
         WNW_TRY(half_of(&half, g, &g->c->params.texts[i], *length));
         *length = half > FEWEST ? half : FEWEST;

@@ -40,7 +40,7 @@ static int see_layer(struct wnw__gates *g, struct wnw__looked *l, int32_t i_laye
 
 /* ---- The results ---- */
 
-static void tell_row(struct wnw__calibrate_text *out, const char *name, const struct wnw__held_out *h)
+static void report_row(struct wnw__calibrate_text *out, const char *name, const struct wnw__held_out *h)
 {
     wnw__calibrate_print(out, "%-20.20s  %9.3f  %9.3f\n", name, h->within[0], h->over_all[0]);
 }
@@ -67,7 +67,7 @@ static int finish(struct wnw__gates *g, struct wnw__input_gate *gate)
         out, "gates on hidden states from %s: %lld entries of each of %d heads, %d numbers an entry\n",
         g->target, (long long)entries, (int)g->n_row, (int)g->n_feature);
     snprintf(columns, sizeof columns, "%-20s  %9s  %9s", "", "in a head", "over all");
-    wnw__gates_tell(g, out, columns, tell_row);
+    wnw__gates_tell(g, out, columns, report_row);
     set_gates(g, gate);
     json_t *more = json_pack("{s:I}", "entries", (json_int_t)entries);
     json_t *results =

@@ -311,7 +311,9 @@ enum part { PART_LENGTH, PART_ENDS, PART_TEXT, N_PARTS };
 
 static bool in_part(const struct set *set, enum part part, int32_t value)
 {
-    return (part == PART_LENGTH ? set->length : part == PART_ENDS ? set->asks : set->i_text) == value;
+    const int32_t values[N_PARTS] = {
+        [PART_LENGTH] = set->length, [PART_ENDS] = set->asks, [PART_TEXT] = set->i_text};
+    return values[part] == value;
 }
 
 /* The mean share of each layer over the sets that are in the part, or over the others. False: there are none. */
@@ -397,7 +399,9 @@ static int check_lengths(struct work *w, int32_t length)
 {
     const struct opts *o = w->o;
     const bool half = length / 2 >= SHORTEST && length / 2 > 2 * o->keep;
-    w->n_lengths = o->lengths > 0 ? o->lengths : half ? 2 : 1;
+    w->n_lengths = half ? 2 : 1;
+    if (o->lengths > 0)
+        w->n_lengths = o->lengths;
     if (length >> (w->n_lengths - 1) > o->keep)
         return WNW_OK;
     return wnw__fail(WNW_E_RANGE,

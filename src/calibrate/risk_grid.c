@@ -108,11 +108,11 @@ int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b
     if (rc == WNW_OK)
         wnw__bandit_choose(b, rule, choice);
     for (int32_t c = 0; rc == WNW_OK && c < b->n_cell; c++) {
-        from[c] = b->n_prompt[c] >= least        ? WNW_FROM_CELL
-                  : in_layer[c / n_row] >= least ? WNW_FROM_LAYER
-                                                 : WNW_FROM_ALL;
-        if (from[c] != WNW_FROM_CELL)
+        from[c] = WNW_FROM_CELL;
+        if (b->n_prompt[c] < least) {
+            from[c] = in_layer[c / n_row] >= least ? WNW_FROM_LAYER : WNW_FROM_ALL;
             choice[c] = from[c] == WNW_FROM_LAYER ? of_layer[c] : of_all[c];
+        }
         if (choice[c] < 0)
             choice[c] = b->reference;
     }

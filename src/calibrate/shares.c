@@ -258,8 +258,8 @@ static bool compare(const struct work *w, const struct comparison *of, double *o
 }
 
 /* Adds a comparison to the results as key, and to the report. */
-static int tell(const struct work *w, struct wnw__calibrate_text *out, json_t *results, const char *key,
-                const struct comparison *of)
+static int report(const struct work *w, struct wnw__calibrate_text *out, json_t *results, const char *key,
+                  const struct comparison *of)
 {
     double overlap[N_SIZE];
     if (!compare(w, of, overlap))
@@ -273,7 +273,7 @@ static int tell(const struct work *w, struct wnw__calibrate_text *out, json_t *r
     return wnw__fail(WNW_E_NOMEM, "no memory for the results");
 }
 
-static int tell_all(const struct work *w, struct wnw__calibrate_text *out, json_t *overlap)
+static int report_all(const struct work *w, struct wnw__calibrate_text *out, json_t *overlap)
 {
     const struct sums *g = w->groups;
     json_t *kinds = json_object();
@@ -281,18 +281,19 @@ static int tell_all(const struct work *w, struct wnw__calibrate_text *out, json_
     for (int i = 0; i < N_SIZE; i++)
         wnw__calibrate_print(out, "%s%.4g %%", i > 0 ? ", " : "", 100 * sizes[i]);
     wnw__calibrate_print(out, "\n");
-    int rc = tell(w, out, overlap, "halves",
-                  &(struct comparison){"two halves of the pieces", &g[HALF], &g[HALF + 1]});
+    int rc = report(w, out, overlap, "halves",
+                    &(struct comparison){"two halves of the pieces", &g[HALF], &g[HALF + 1]});
     if (rc == WNW_OK)
-        rc = tell(w, out, overlap, "lengths",
-                  &(struct comparison){"shorter and longer pieces", &g[SHORTER], &g[LONGER]});
+        rc = report(w, out, overlap, "lengths",
+                    &(struct comparison){"shorter and longer pieces", &g[SHORTER], &g[LONGER]});
     if (rc == WNW_OK)
-        rc = tell(w, out, overlap, "extra",
-                  &(struct comparison){"the longest pieces and the others", &g[EXTRA], NULL});
+        rc = report(w, out, overlap, "extra",
+                    &(struct comparison){"the longest pieces and the others", &g[EXTRA], NULL});
     for (int32_t i = 0; rc == WNW_OK && i < w->samples.n_text; i++) {
         char what[64];
         snprintf(what, sizeof what, "%.30s and the others", w->c->params.texts[i].name);
-        rc = tell(w, out, kinds, w->c->params.texts[i].name, &(struct comparison){what, &g[TEXTS + i], NULL});
+        rc = report(w, out, kinds, w->c->params.texts[i].name,
+                    &(struct comparison){what, &g[TEXTS + i], NULL});
     }
     if (json_object_set_new(overlap, "texts", kinds) != 0 && rc == WNW_OK)
         rc = wnw__fail(WNW_E_NOMEM, "no memory for the results");
@@ -350,7 +351,7 @@ static int finish(struct work *w)
     for (int i = 0; i < N_SIZE; i++)
         w->size[i] /= w->groups[ALL].n;
     tell_shares(w, out);
-    const int rc = tell_all(w, out, overlap);
+    const int rc = report_all(w, out, overlap);
     if (rc != WNW_OK) {
         json_decref(overlap);
         return rc;
@@ -385,9 +386,11 @@ static int set_lengths(struct work *w)
     int32_t most;
     WNW_TRY(wnw__look_fits(&most, w->c, longer > o->shortest ? longer : o->shortest));
     w->n_piece = wnw__effort_value(w->c, o->pieces, (struct wnw__by_effort){9, 3, 18});
-    w->longest = o->longest > 0 ? o->longest : most < 1400 ? most : 1400;
-    if (o->longest == 0 && w->longest < o->shortest)
-        w->longest = o->shortest;
+    w->longest = o->longest;
+    if (o->longest == 0) {
+        w->longest = most < 1400 ? most : 1400;
+        w->longest = w->longest < o->shortest ? o->shortest : w->longest;
+    }
     w->shortest = o->shortest > 0 ? o->shortest : (int32_t)((int64_t)w->longest * 3 / 7); /* 600 of 1400 */
     w->shortest = w->shortest > 0 ? w->shortest : 1;
     w->extra = wnw__effort_value(w->c, o->extra, (struct wnw__by_effort){2800, 2000, 5600});

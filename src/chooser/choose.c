@@ -18,8 +18,8 @@
  * share below is used where no length is known. */
 #define ROOM_ENTRIES 180
 #define ROOM_KEPT    0.25
-/* Gates on hidden states see a token and not what else there is: how much of it a long prompt needs must have been learned from long
- * texts. They are asked up to what their profile says, else up to PIECES times the length of those texts, else up to USUAL_REACH. */
+/* Gates on hidden states score a token without its context, so they hold up only near the length of the texts that they learned
+ * from. They are used up to what their profile says, else up to PIECES times that length, else up to USUAL_REACH. */
 #define PIECES      2
 #define USUAL_REACH 2000
 /* Prompts with more tokens are read in chunks of this number where head budgets were measured, whose scorers judge a token by itself. */

@@ -329,16 +329,15 @@ static int check_experts(const struct wnw_model *m)
     double n_used = 0;
     for (size_t i = 0; i < count_of(m, ".expert_used_count"); i++)
         n_used = fmax(n_used, number(m, ".expert_used_count", i));
-    if (n <= 1 && is_of(m, "hunyuan_vl hunyuan-dense"))
-        return WNW_OK; /* one expert is none there */
-    if ((n > 0) != (n_used > 0))
+    const bool is_dense = n <= 1 && is_of(m, "hunyuan_vl hunyuan-dense"); /* one expert is none there */
+    if (!is_dense && (n > 0) != (n_used > 0))
         return wnw__fail(
             WNW_E_FORMAT,
             "the GGUF says expert_count = %g and expert_used_count = %g: they do not fit together", n,
             n_used);
     const bool is_cut =
         n_group <= 1 || (n_group_used >= 1 && n_group_used < n_group && fmod(n, n_group) == 0);
-    if (n_group > 0 && (n_group >= n || !is_cut))
+    if (n_group > 0 && (is_dense || n_group >= n || !is_cut))
         return wnw__fail(
             WNW_E_FORMAT,
             "the GGUF says expert_count = %g, expert_group_count = %g and expert_group_used_count = %g: "

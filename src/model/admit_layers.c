@@ -168,6 +168,22 @@ static int check_up(const struct wnw_model *m, int32_t il)
     return check_two(m, il, "ffn_up.weight", n_ff, 2 * n_ff);
 }
 
+/* libllama chooses as many experts as the first layer has, and sums up as many as the layer has. */
+static int check_used(const struct wnw_model *m, int32_t il)
+{
+    static const char by_layer[] = "nemotron_h nemotron_h_moe", gate[] = "ffn_gate_inp.weight";
+    const double first = key_of(m, ".expert_used_count", 0, 0),
+                 n = key_of(m, ".expert_used_count", (size_t)il, 0);
+    if (!tensor_of(m, il, gate, strlen(gate)) || key_of(m, ".expert_count", 0, 0) < 1 ||
+        (n >= 1 && (n == first || wnw__admit_listed(by_layer, m->foreign.name))))
+        return WNW_OK;
+    return wnw__fail(
+        WNW_E_FORMAT,
+        "the GGUF says %s.expert_used_count = %g for the first layer and %g for layer %d, which has "
+        "experts: both must be the same, and 1 or more",
+        m->foreign.name, first, n, (int)il);
+}
+
 /* libllama asserts that a product of this type has a scale or a bias, and not both. */
 static int check_nvfp4(const struct wnw_model *m, int32_t il)
 {
@@ -208,6 +224,7 @@ static int check_layer(const struct wnw_model *m, int32_t il)
         WNW_TRY(check_gate(m, il));
     if (strcmp(arch, "jina-bert-v2") == 0)
         WNW_TRY(check_up(m, il));
+    WNW_TRY(check_used(m, il));
     return check_nvfp4(m, il);
 }
 

@@ -144,6 +144,20 @@ static const char other_heads[] =
     "hy_v4 deepseek4 "
     "rwkv6 rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec t5 t5encoder mamba mamba2 clip minimax-01 minicpm3 plm";
 
+/* Layers with keys and values have queries. Some families take the number of the first layer's for all of them. */
+static int check_heads(const struct wnw_model *m, int32_t il, const struct widths *w)
+{
+    static const char of_first[] = "lfm2 lfm2moe";
+    const int64_t first = number(m, ".attention.head_count", 0, 0),
+                  n = wnw__admit_listed(of_first, m->foreign.name) ? first : w->n_head;
+    return w->n_head_kv < 1 || (n >= 1 && n == w->n_head)
+               ? WNW_OK
+               : wnw__fail(WNW_E_FORMAT,
+                           "the GGUF says that layer %d has %lld KV heads and %lld query heads, and the first "
+                           "layer %lld: they do not fit together",
+                           (int)il, (long long)w->n_head_kv, (long long)w->n_head, (long long)first);
+}
+
 static int check_widths(const struct wnw_model *m)
 {
     const int64_t n_layer = number(m, ".block_count", 0, 0);
@@ -151,6 +165,7 @@ static int check_widths(const struct wnw_model *m)
         return WNW_OK;
     for (int32_t il = 0; il < n_layer; il++) {
         const struct widths w = widths_of(m, il);
+        WNW_TRY(check_heads(m, il, &w));
         if (w.n_head < 1 || w.n_head_kv < 1)
             continue;
         WNW_TRY(check_width(m, il, "attn_q", 1, (int64_t[]){w.n_head * w.d_k, w.n_head * w.d_k_swa}, 2));

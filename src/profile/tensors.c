@@ -109,16 +109,16 @@ int wnw__tensors_shape(const struct wnw__tensors *t, const char *name, int64_t o
 /* Sets *type, and *from to where the tensor of n numbers begins. */
 static int find(const struct wnw__tensors *t, const char *name, int64_t n, enum type *type, int64_t *from)
 {
-    const json_t *v = json_object_get(t->header, name), *place = json_object_get(v, "data_offsets");
+    const json_t *v = json_object_get(t->header, name), *offsets = json_object_get(v, "data_offsets");
     const char *dtype = json_string_value(json_object_get(v, "dtype"));
-    const json_t *first = json_array_get(place, 0), *last = json_array_get(place, 1);
+    const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
     int i = 0;
     while (i <= TYPE_BF16 && (!dtype || strcmp(dtype, types[i].name) != 0))
         i++;
     if (i > TYPE_BF16)
         return bad(t, "tensor %.80s is of type %.20s; F32, F16 and BF16 are read", name,
                    dtype ? dtype : "none");
-    if (json_array_size(place) != 2 || !json_is_integer(first) || !json_is_integer(last) ||
+    if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last) ||
         json_integer_value(first) < 0 || json_integer_value(last) > t->size ||
         json_integer_value(last) < json_integer_value(first) ||
         json_integer_value(last) - json_integer_value(first) != n * types[i].bytes)

@@ -127,20 +127,6 @@ PY
 good 'neutral against neutral' calibrate compiler -m "$model" -f "$held" --verify "$work/ones.json" --pieces 3 -t 1 --json &&
     json 'no gain' "$work/out" 'o["rows"][0]["gain"] == 0 and o["rows"][1]["gain"] == 0 and o["rows"][1]["kept"] == o["rows"][1]["kept_neutral"]'
 
-# ---- Looking at prompts ----
-good 'the cell of a prompt' calibrate compiler -m "$model" -f "$held" --cell "$work/p/compiler-b48.json" --lengths 160,240 --budget 48,160 --pieces 3 -t 1 --json &&
-    json 'its numbers' "$work/out" '[(p["first"] == 0, p["tokens"]) for p in o["prompts"]][0] == (True, 160) and len(o["prompts"]) == 6 and all(0 < p["entropy"] and p["perplexity"] > 1 and p["entropy_bin"] in (0, 1) and p["entropy_bins"] == 2 and p["ppl_bin"] in (0, 1) and p["window"] == 16 and p["tau_least"] <= p["tau_mean"] <= p["tau_most"] for p in o["prompts"])' &&
-    json 'where it binds' "$work/out" '[(s["tokens"], s["budget"], s["prompts"]) for s in o["sizes"]] == [(160, 48, 3), (160, 160, 3), (240, 48, 3), (240, 160, 3)] and all(0 <= s["bound_layers"] <= s["bound_prompts"] <= 1 and s["kept"] <= s["budget"] for s in o["sizes"]) and o["sizes"][1]["bound_prompts"] == 0 and o["sizes"][1]["kept"] == 160 and o["sizes"][0]["room"] == 32'
-# The same prompt has the same risk as in the log of the calibration that read it.
-good 'its text' calibrate compiler -m "$model" -f "$held" --cell "$work/p/compiler-b48.json" --lengths 160 -t 2 && grep -q 'held-out.txt .* 160 ' "$work/out" && grep -Eq '^ +160 +48 +32 .* of 1$' "$work/out" || fail "the text of a cell: $(cat "$work/out")"
-head -c 400 "$held" >"$work/prompt.txt"
-good 'a whole text' calibrate compiler -m "$model" -f "$work/prompt.txt" --cell "$work/p/compiler-b48.json" -t 1 --json &&
-    json 'one prompt' "$work/out" 'len(o["prompts"]) == 1 and o["sizes"][0]["budget"] == 48 and o["prompts"][0]["tokens"] == o["sizes"][0]["tokens"]'
-bad 'a cell of no text' 'name its text with -f' calibrate compiler -m "$model" --cell "$work/p/compiler-b48.json"
-bad 'a cell of no table' 'cannot read' calibrate compiler -m "$model" -f "$held" --cell "$work/none.json"
-bad 'a prompt longer than its text' 'give a longer text' calibrate compiler -m "$model" -f "$work/prompt.txt" --cell "$work/p/compiler-b48.json" --lengths 160 --pieces 90
-bad 'lengths without a cell' 'lengths is for --cell' calibrate compiler -m "$model" -f "$held" --budget 48 --lengths 160
-
 # ---- Going on ----
 long=${small/items=6/items=24}
 mapfile -t args < <(run "$work/long.json" "$long" --budget 48 -t 1)
@@ -183,6 +169,7 @@ mapfile -t args < <(verify "$work/short.txt" "$work/p/compiler-b48.json" 300)
 bad 'a text too short to compare' 'fewer --pieces' "${args[@]}"
 mapfile -t args < <(verify "$held" "$work/none.json" 3)
 bad 'no such tables' "cannot read .*none.json" "${args[@]}"
+bad 'pieces of a calibration' 'pieces is for --verify' calibrate compiler -m "$model" -f "$held" --budget 48 --pieces 3
 bad 'tables and a budget' 'calibrates nothing' "${args[@]}" --budget 48
 
 finish

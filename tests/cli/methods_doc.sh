@@ -15,11 +15,16 @@ python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' docs/images/
 sed 's/`keydiff-shares`/`keydiff-other`/' "$work/page" | python3 scripts/choice_tree.py --check 2>/dev/null && fail 'another choice is the same picture'
 awk '{ print } /^\| everything else/ { for (i = 0; i < 4; i++) print "| question " i " | `full` | | |" }' "$work/page" | python3 scripts/choice_tree.py --check 2>"$work/err"
 grep -q 'at most 6' "$work/err" || fail "nine questions: $(cat "$work/err")"
-# Every preset has a row and a recipe that is it, every part has a section and says what it computes.
+# Every preset has a row, and a recipe that is it unless its name is a scorer's. Every part has a section and says what it computes.
 good 'list' methods && {
     for name in $(awk '/^Presets:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$work/out"); do
-        [ "$(grep -c "^| \`$name\` |" "$work/page")" -ge 2 ] || fail "preset $name has no row"
+        grep -q "^| \`$name\` |" "$work/page" || fail "preset $name has no row"
     done
+    awk '/^## Recipes of presets/ { on = 1; next } /^#/ { on = 0 } on && /^\| `/ { gsub(/`/, ""); print $2, $4 }' "$work/page" >"$work/recipes"
+    [ -s "$work/recipes" ] || fail 'no recipes of presets'
+    while read -r name recipe; do
+        [ "$("$winnow" methods "$name" | grep '^  recipe ')" = "$("$winnow" methods "$recipe" | grep '^  recipe ')" ] || fail "$recipe is not $name"
+    done <"$work/recipes"
     for name in $(awk '/^Scorers:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' "$work/out"); do
         grep -qx "### Scorer $name" "$work/page" || fail "scorer $name has no section"
     done

@@ -52,11 +52,11 @@ static void look(const struct serve_park_about *about, size_t size)
 {
     fuzz_require(about->key_len < size && about->key[about->key_len] == '\0', "a text of another length");
     fuzz_require(about->n_tokens >= 0, "a number of tokens below 0");
-    fuzz_require(serve_is_plain(about->want.recipe, sizeof about->want.recipe) &&
+    fuzz_require(serve_is_plain(about->keep_rule.recipe, sizeof about->keep_rule.recipe) &&
                      serve_is_plain(about->by.recipe, sizeof about->by.recipe) &&
                      serve_is_plain(about->by.taken, sizeof about->by.taken),
                  "a recipe that cannot be shown");
-    fuzz_require(serve_is_size(&about->want.size) && serve_is_size(&about->by.size), "a size that is none");
+    fuzz_require(serve_is_size(&about->keep_rule.size) && serve_is_size(&about->by.size), "a size that is none");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -8,6 +8,8 @@ that keeps everything.
 import pathlib
 import re
 import sys
+import tempfile
+import zlib
 
 from llama_server import TINY, Server, at_once, check, finish, ids, nearly_same, until
 
@@ -127,6 +129,29 @@ with Server(small, {**by_gates, "WINNOW_POLICY": "auto+quality:q=0.8"}) as s:
     check("of which the first turn keeps its part", compressions(s)[1][1] > compressions(s)[0][1], compressions(s))
 with Server(OURS, {"GGML_BACKEND_PATH": library, "WINNOW_POLICY": "auto+quality:q=0.8"}) as s:
     check("a quality that nobody has measured is said", re.search(r"winnow: nothing is compressed: .*calibrate quality", s.log()), s.log()[-1000:])
+
+# Files of the server's own, and its cache of prompts: of full size, and what was dropped compresses well. They come back, also after a restart.
+with tempfile.TemporaryDirectory() as folder:
+    saves, sizes = [*OURS, "--slot-save-path", folder, "--cache-ram", "64"], []
+    for name, policy in (("whole", env()), ("kept", env("keydiff", 150))):
+        with Server(saves, policy) as s:
+            begun = first + s.complete(first, 6, id_slot=0)["tokens"]
+            saved = s.ask("/slots/0?action=save", {"filename": name})
+            want = s.complete(begun + ids(20, 5), 6, id_slot=0)
+            s.complete(ids(len(first), 6), 6, id_slot=0)
+            back = s.complete(begun + ids(20, 5), 6, id_slot=0)
+            check(f"{name}: back from --cache-ram", saved.status == 200 and back["timings"]["cache_n"] >= len(first) and nearly_same(want, back, CLOSE), back["timings"], saved.text)
+        with Server(saves, policy) as s:
+            s.ask("/slots/1?action=restore", {"filename": name})
+            back = s.complete(begun + ids(20, 5), 6, id_slot=1)
+            check(f"{name}: back after a restart", back["timings"]["cache_n"] >= len(begun) - 1 and want["tokens"][0] == back["tokens"][0], back["timings"], want["tokens"], back["tokens"])
+            # The backend does not know that a restored sequence was compressed before.
+            check(f"{name}: and compressed with the next prompt", [n for n, _ in compressions(s)] == [len(begun) + 21] * (name == "kept"), compressions(s))
+        with open(f"{folder}/{name}", "rb") as f:
+            data = f.read()
+        sizes.append((len(data), len(zlib.compress(data))))
+    check("files have the full size", sizes[0][0] == sizes[1][0], sizes)
+    check("and small ones compressed", sizes[1][1] < 0.5 * sizes[0][1], sizes)
 
 # What a user gets wrong is said, and the server goes on as it can.
 with Server(OURS, env("snapvk", 150)) as s:

@@ -208,7 +208,7 @@ with open(shape, "rb") as f:
     own = re.search(rb'"fingerprint": *"([0-9a-f]{32})"', f.read())[1].decode()
 server = os.path.join(os.path.dirname(winnow), "winnow-llama-server")
 st = os.stat(model)
-files = f"{st.st_dev} {st.st_ino} {st.st_size} {st.st_mtime_ns // 10**9} {st.st_mtime_ns % 10**9} {model}\n"
+files = f"{st.st_dev} {st.st_ino} {st.st_size} {st.st_mtime_ns // 10**9} {st.st_mtime_ns % 10**9} {len(os.fsencode(model))} {model}\n"
 swapped = {"WINNOW_SERVE_MODEL_FILES": files, "WINNOW_SERVE_DOCUMENTS": f"x={shape}\n", "WINNOW_SERVE_FINGERPRINT": own, "WINNOW_SERVE_POLICY": "keydiff"}
 done = subprocess.run([server, "-m", model, "-dev", "WINNOW", "-ngl", "99", "--fit", "off", "-kvu", "-np", "1", "-c", "2048", "-b", "512", "--cache-ram", "0", "--host",
                        "127.0.0.1", "--port", "0", "-t", "1"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={**os.environ, **swapped})

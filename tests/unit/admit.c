@@ -329,6 +329,11 @@ static void test_keys(void **state)
         {"step35", {".attention.key_length", ".attention.key_length_swa"}, {32, 64}, WNW_E_FORMAT},
         {"spark2_5", {".attention.value_length_swa", ".attention.key_length_swa"}, {64, 64}, WNW_OK},
         {"kimi-linear", {".expert_count", ".expert_used_count"}, {4, 2}, WNW_E_FORMAT},
+        {"hunyuan_vl", {".expert_count"}, {1}, WNW_OK},
+        {"hunyuan_vl", {".expert_group_count"}, {0}, WNW_OK},
+        {"hunyuan_vl", {".expert_group_count"}, {3}, WNW_E_FORMAT},
+        {"hunyuan-dense", {".expert_count", ".expert_group_count"}, {1, 1}, WNW_E_FORMAT},
+        {"hunyuan-moe", {".expert_group_count"}, {1}, WNW_E_FORMAT},
         {"minicpm3", {".attention.head_count_kv"}, {2}, WNW_OK},
         {"minicpm3", {".attention.head_count_kv"}, {1}, WNW_E_FORMAT},
         {"wavtokenizer-dec", {".posnet.block_count"}, {2}, WNW_OK},
@@ -352,6 +357,63 @@ static void test_keys(void **state)
             gguf_set_val_u32(f.g, key, cases[i].value[k]);
         }
         if (check_by(&f, wnw__admit_keys) != cases[i].code)
+            fail_msg("%s, case %zu: %s", cases[i].arch, i, wnw_last_error());
+    }
+}
+
+/* Experts that are chosen, by layers. */
+static void test_experts_of_layers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch;
+        uint32_t n_used[N_LAYER];
+        bool dense_first;
+        int code;
+    } cases[] = {{"qwen3next", {2, 2}, false, WNW_OK},           {"qwen3next", {1, 2}, false, WNW_E_FORMAT},
+                 {"olmoe", {2, 1}, false, WNW_E_FORMAT},         {"olmoe", {2, 0}, false, WNW_E_FORMAT},
+                 {"deepseek2", {0, 2}, true, WNW_E_FORMAT},      {"deepseek2", {2, 2}, true, WNW_OK},
+                 {"nemotron_h_moe", {1, 2}, false, WNW_OK},      {"nemotron_h_moe", {0, 2}, true, WNW_OK},
+                 {"nemotron_h_moe", {2, 0}, false, WNW_E_FORMAT}};
+    char key[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_gguf f;
+        begin(&f, cases[i].arch);
+        snprintf(key, sizeof key, "%s.expert_count", cases[i].arch);
+        gguf_set_val_u32(f.g, key, 4);
+        snprintf(key, sizeof key, "%s.expert_used_count", cases[i].arch);
+        gguf_set_arr_data(f.g, key, GGUF_TYPE_UINT32, cases[i].n_used, N_LAYER);
+        add(&f, 0, "attn_norm.weight", NULL);
+        for (int32_t il = cases[i].dense_first; il < N_LAYER; il++)
+            add(&f, il, "ffn_gate_inp.weight", NULL);
+        if (check(&f) != cases[i].code)
+            fail_msg("%s, case %zu: %s", cases[i].arch, i, wnw_last_error());
+    }
+}
+
+/* Heads of queries and of keys of single layers, as lists say them. */
+static void test_heads_of_layers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch;
+        uint32_t n_head[N_LAYER], n_head_kv[N_LAYER];
+        int code;
+    } cases[] = {{"lfm2", {2, 2}, {0, 1}, WNW_OK},          {"lfm2", {2, 0}, {1, 0}, WNW_OK},
+                 {"lfm2", {0, 2}, {0, 1}, WNW_E_FORMAT},    {"lfm2", {0, 0}, {1, 0}, WNW_E_FORMAT},
+                 {"lfm2moe", {4, 2}, {0, 1}, WNW_E_FORMAT}, {"jamba", {0, 2}, {0, 1}, WNW_OK},
+                 {"jamba", {2, 0}, {1, 1}, WNW_E_FORMAT},   {"granitehybrid", {0, 2}, {2, 2}, WNW_E_FORMAT},
+                 {"nemotron_h", {0, 2}, {0, 2}, WNW_OK},    {"mamba2", {0, 0}, {1, 1}, WNW_OK}};
+    char key[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_gguf f;
+        begin(&f, cases[i].arch);
+        test_gguf_add(&f, "token_embd.weight", N_EMBD, 1, 0, 1);
+        snprintf(key, sizeof key, "%s.attention.head_count", cases[i].arch);
+        gguf_set_arr_data(f.g, key, GGUF_TYPE_UINT32, cases[i].n_head, N_LAYER);
+        snprintf(key, sizeof key, "%s.attention.head_count_kv", cases[i].arch);
+        gguf_set_arr_data(f.g, key, GGUF_TYPE_UINT32, cases[i].n_head_kv, N_LAYER);
+        if (check_by(&f, wnw__admit_tensors) != cases[i].code)
             fail_msg("%s, case %zu: %s", cases[i].arch, i, wnw_last_error());
     }
 }
@@ -425,9 +487,16 @@ static void test_fused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),  cmocka_unit_test(test_indexer), cmocka_unit_test(test_first),
-        cmocka_unit_test(test_shapes), cmocka_unit_test(test_widths),  cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_ngrams), cmocka_unit_test(test_fused),   cmocka_unit_test(test_window_widths)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),
+                                       cmocka_unit_test(test_indexer),
+                                       cmocka_unit_test(test_first),
+                                       cmocka_unit_test(test_shapes),
+                                       cmocka_unit_test(test_widths),
+                                       cmocka_unit_test(test_keys),
+                                       cmocka_unit_test(test_experts_of_layers),
+                                       cmocka_unit_test(test_heads_of_layers),
+                                       cmocka_unit_test(test_ngrams),
+                                       cmocka_unit_test(test_fused),
+                                       cmocka_unit_test(test_window_widths)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,10 +40,10 @@ static struct serve_owner owner_of(const char *key)
     return owner;
 }
 
-static void set_recipe(struct serve_want *want, const char *recipe)
+static void set_recipe(struct serve_keep_rule *keep_rule, const char *recipe)
 {
-    *want = (struct serve_want){0};
-    assert_int_equal(serve_want_set(want, recipe, NULL), WNW_OK);
+    *keep_rule = (struct serve_keep_rule){0};
+    assert_int_equal(serve_keep_rule_set(keep_rule, recipe, NULL), WNW_OK);
 }
 
 static struct serve_park_about about_of(const char *owner, const char *text)
@@ -51,7 +51,7 @@ static struct serve_park_about about_of(const char *owner, const char *text)
     struct serve_park_about about = {
         .owner = owner_of(owner), .key = strdup(text), .key_len = strlen(text), .n_tokens = 5};
     assert_non_null(about.key);
-    set_recipe(&about.want, "full");
+    set_recipe(&about.keep_rule, "full");
     set_recipe(&about.by, "full");
     return about;
 }
@@ -77,7 +77,7 @@ static void put(const char *owner, const char *text, uint8_t value)
 static uint64_t find(const char *owner, const char *text, size_t *n)
 {
     struct serve_ask ask = {.key = text, .key_len = strlen(text), .owner = owner_of(owner)};
-    set_recipe(&ask.want, "full");
+    set_recipe(&ask.keep_rule, "full");
     return serve_parks_find(n, &ask);
 }
 
@@ -199,24 +199,24 @@ static void test_reuse_is_that_of_slots(void **state)
     (void)state;
     size_t n;
     struct serve_park_about about = about_of("me", "A text");
-    set_recipe(&about.want, "keydiff");
-    about.want.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 60};
-    about.by = about.want;
+    set_recipe(&about.keep_rule, "keydiff");
+    about.keep_rule.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 60};
+    about.by = about.keep_rule;
     about.compressed = true;
     open_parks(10 * BYTES, 0, NULL);
     put_of(&about, 1, BYTES);
     struct serve_ask ask = {.key = "A text and more", .key_len = 15, .owner = owner_of("me")};
-    set_recipe(&ask.want, "full");
+    set_recipe(&ask.keep_rule, "full");
     assert_int_equal(serve_parks_find(&n, &ask), 0);
     ask.reuse = SERVE_REUSE_ANY;
     assert_true(serve_parks_find(&n, &ask) > 0);
     ask.reuse = SERVE_REUSE_SAME;
-    set_recipe(&ask.want, "keydiff");
-    ask.want.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 60};
+    set_recipe(&ask.keep_rule, "keydiff");
+    ask.keep_rule.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = 60};
     assert_true(serve_parks_find(&n, &ask) > 0);
-    ask.want.n_protected = 3; /* another header */
+    ask.keep_rule.n_protected = 3; /* another header */
     assert_int_equal(serve_parks_find(&n, &ask), 0);
-    ask.want.n_protected = 0;
+    ask.keep_rule.n_protected = 0;
     ask.reuse = SERVE_REUSE_NEVER;
     assert_int_equal(serve_parks_find(&n, &ask), 0);
     serve_parks_close();

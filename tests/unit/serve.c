@@ -35,9 +35,9 @@ int serve_check_policy(const wnw_policy *policy)
 }
 
 /* Takes a recipe that is one. */
-static void set_recipe(struct serve_want *want, const char *recipe)
+static void set_recipe(struct serve_keep_rule *keep_rule, const char *recipe)
 {
-    assert_int_equal(serve_want_set(want, recipe, NULL), WNW_OK);
+    assert_int_equal(serve_keep_rule_set(keep_rule, recipe, NULL), WNW_OK);
 }
 
 /* ---- Sequences ---- */
@@ -142,17 +142,17 @@ int __wrap_wnw_policy_parse(wnw_policy **out, const char *recipe, const wnw_regi
 static void test_wants(void **state)
 {
     (void)state;
-    struct serve_want a = {0}, b = {0};
+    struct serve_keep_rule a = {0}, b = {0};
     set_recipe(&a, "snapkv");
     set_recipe(&b, "snapkv:window=32");
-    assert_true(serve_same_want(&a, &b)); /* it is the default */
+    assert_true(serve_same_keep_rule(&a, &b)); /* it is the default */
     assert_true(serve_looks_at_question(&a) && serve_looks_with_queries(&a) && !serve_looks_with_all(&a));
     set_recipe(&b, "snapkv:window=33");
-    assert_false(serve_same_want(&a, &b));
+    assert_false(serve_same_keep_rule(&a, &b));
     set_recipe(&b, "snapkv");
     b.size = (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = 0.5};
     assert_true(serve_same_recipe(&a, &b));
-    assert_false(serve_same_want(&a, &b));
+    assert_false(serve_same_keep_rule(&a, &b));
     set_recipe(&a, "replay");
     assert_true(serve_looks_with_all(&a) && serve_looks_back(&a) && !serve_looks_at_question(&a));
     set_recipe(&a, "h2o");
@@ -160,12 +160,12 @@ static void test_wants(void **state)
     set_recipe(&a, "full");
     assert_true(serve_keeps_all(&a) && !serve_looks_back(&a) && !serve_looks_with_queries(&a));
     /* What is none may need everything, and is the same as nothing but itself. */
-    assert_int_equal(serve_want_set(&a, "of another version", NULL), WNW_E_ARG);
+    assert_int_equal(serve_keep_rule_set(&a, "of another version", NULL), WNW_E_ARG);
     assert_true(serve_looks_back(&a) && serve_looks_at_question(&a) && serve_looks_with_all(&a));
     b = a;
-    assert_true(serve_same_want(&a, &b));
-    assert_int_equal(serve_want_set(&b, "of a third one", NULL), WNW_E_ARG);
-    assert_false(serve_same_want(&a, &b));
+    assert_true(serve_same_keep_rule(&a, &b));
+    assert_int_equal(serve_keep_rule_set(&b, "of a third one", NULL), WNW_E_ARG);
+    assert_false(serve_same_keep_rule(&a, &b));
 }
 
 /* ---- Slots ---- */
@@ -179,8 +179,8 @@ static struct serve_ask ask_of(const char *key)
 {
     static int here;
     struct serve_ask ask = {
-        .key = key, .key_len = strlen(key), .slot = -1, .n_slots = 1, .gone = has_left, .user = &here};
-    set_recipe(&ask.want, "keydiff");
+        .key = key, .key_len = strlen(key), .slot = -1, .n_slots = 1, .client_left = has_left, .user = &here};
+    set_recipe(&ask.keep_rule, "keydiff");
     return ask;
 }
 
@@ -195,7 +195,7 @@ static struct serve_claim claimed(const struct serve_ask *ask)
 static void open_slots(int32_t n, uint64_t cap)
 {
     config = (struct serve_config){.cap = cap};
-    set_recipe(&config.want, "keydiff");
+    set_recipe(&config.keep_rule, "keydiff");
     serve_slots_open(
         n, &(struct serve_room){.row_bytes = 100, .row_entries = 10, .n_cells = 4096, .most_text = 100000},
         true);
@@ -253,7 +253,7 @@ static void begin_waiting(struct waiting *w, int32_t slot, int32_t n_slots)
     *w = (struct waiting){.ask = ask_of("x")};
     w->ask.slot = slot;
     w->ask.n_slots = n_slots;
-    w->ask.gone = has_begun;
+    w->ask.client_left = has_begun;
     w->ask.user = w;
     assert_int_equal(pthread_create(&w->thread, NULL, wait_for_slots, w), 0);
     while (!atomic_load(&w->asked))
@@ -341,11 +341,11 @@ static void test_a_visit_leaves_what_is_there(void **state)
     end_waiting(&waits, UINT64_C(1) << x.slot);
     x = claimed(&a);
     serve_slots_release(&x);
-    struct serve_want want;
-    (void)serve_slots_want(x.slot, &want);
+    struct serve_keep_rule keep_rule;
+    (void)serve_slots_keep_rule(x.slot, &keep_rule);
     assert_int_equal(serve_slots_hold(x.slot, has_left, &a, &visit), SERVE_CLAIMED);
     assert_int_equal(visit.slot, x.slot);
-    assert_false(serve_slots_want(x.slot, &want));
+    assert_false(serve_slots_keep_rule(x.slot, &keep_rule));
     serve_slots_release(&visit);
     struct serve_claim y = claimed(&a); /* the same slot, which begins alike */
     assert_int_equal(y.slot, x.slot);
@@ -389,18 +389,18 @@ static int refuse_row(const char *recipe, const wnw_policy_choice *row, void *us
     return WNW_E_NOMEM;
 }
 
-static int each(const struct serve_want *want, bool fed, wnw_automatic_what *what, void *user)
+static int each(const struct serve_keep_rule *keep_rule, bool fed, wnw_automatic_what *what, void *user)
 {
     wnw_policy_facts facts;
-    const wnw_automatic of = serve_automatic_of(&facts, want, fed);
+    const wnw_automatic of = serve_automatic_of(&facts, keep_rule, fed);
     return wnw_automatic_each(&of, what, user);
 }
 
 /* A prompt of any length gets what was told of it in `rows`, "RECIPE UNTIL;" each. */
-static void check_each_length(const struct serve_want *want, bool fed, const char *rows)
+static void check_each_length(const struct serve_keep_rule *keep_rule, bool fed, const char *rows)
 {
     wnw_policy_facts facts;
-    const wnw_automatic of = serve_automatic_of(&facts, want, fed);
+    const wnw_automatic of = serve_automatic_of(&facts, keep_rule, fed);
     const char *row = rows;
     for (int32_t n = 1; n <= 3000; n++) {
         char *recipe, told[SERVE_RECIPE];
@@ -450,34 +450,34 @@ static void test_automatic(void **state)
     open_slots(1, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256] = "";
-        struct serve_want want = {.size = cases[i].size};
+        struct serve_keep_rule keep_rule = {.size = cases[i].size};
         config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
                                           .shares_least = 0.03};
-        set_recipe(&want, "auto");
-        assert_true(serve_is_automatic(&want) && !serve_keeps_all(&want));
-        assert_int_equal(each(&want, false, write_row, text), WNW_OK);
+        set_recipe(&keep_rule, "auto");
+        assert_true(serve_is_automatic(&keep_rule) && !serve_keeps_all(&keep_rule));
+        assert_int_equal(each(&keep_rule, false, write_row, text), WNW_OK);
         assert_string_equal(text, cases[i].rows);
-        check_each_length(&want, false, text);
-        assert_int_equal(serve_automatic_settle(&want), WNW_OK);
-        assert_int_equal(serve_looks_with_all(&want), strstr(text, "replay") != NULL);
-        assert_int_equal(!!(want.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);
-        assert_int_equal(!!(want.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
-        assert_false(serve_looks_at_question(&want));
-        want.n_most = 64; /* a short prompt is not observed for what long ones need */
-        assert_int_equal(serve_automatic_settle(&want), WNW_OK);
-        assert_int_equal(!!(want.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);
-        assert_false(want.needs & WNW_NEED_QUERY_STATS);
-        want.n_most = 2001;
-        assert_int_equal(serve_automatic_settle(&want), WNW_OK);
-        assert_int_equal(!!(want.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
-        want.n_most = 0;
+        check_each_length(&keep_rule, false, text);
+        assert_int_equal(serve_automatic_settle(&keep_rule), WNW_OK);
+        assert_int_equal(serve_looks_with_all(&keep_rule), strstr(text, "replay") != NULL);
+        assert_int_equal(!!(keep_rule.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);
+        assert_int_equal(!!(keep_rule.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
+        assert_false(serve_looks_at_question(&keep_rule));
+        keep_rule.n_most = 64; /* a short prompt is not observed for what long ones need */
+        assert_int_equal(serve_automatic_settle(&keep_rule), WNW_OK);
+        assert_int_equal(!!(keep_rule.needs & WNW_NEED_INPUT_GATE), strstr(text, "kvzap") != NULL);
+        assert_false(keep_rule.needs & WNW_NEED_QUERY_STATS);
+        keep_rule.n_most = 2001;
+        assert_int_equal(serve_automatic_settle(&keep_rule), WNW_OK);
+        assert_int_equal(!!(keep_rule.needs & WNW_NEED_QUERY_STATS), strstr(text, "kvgate") != NULL);
+        keep_rule.n_most = 0;
         int n = 0;
-        assert_int_equal(each(&want, false, refuse_row, &n), WNW_E_NOMEM);
+        assert_int_equal(each(&keep_rule, false, refuse_row, &n), WNW_E_NOMEM);
         assert_int_equal(n, 1);
     }
     /* Gates that are for much alone: a budget is less of longer prompts. */
     char text[256] = "";
-    struct serve_want much = {.size = {.kind = WNW_SIZE_BUDGET, .budget = 300}};
+    struct serve_keep_rule much = {.size = {.kind = WNW_SIZE_BUDGET, .budget = 300}};
     config.facts.profiles = SHARES | GATE;
     config.facts.gate_least = 0.75;
     set_recipe(&much, "auto");
@@ -498,10 +498,10 @@ static void test_automatic(void **state)
     config.facts.gate_least = 0;
     config.facts.shares_least = 0.03;
     /* A request's size counts, in any place. Entries kept by the same rule count as the same, for any achieved size. */
-    config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
-    set_recipe(&config.want, "auto");
+    config.keep_rule = (struct serve_keep_rule){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
+    set_recipe(&config.keep_rule, "auto");
     config.facts.profiles = SHARES;
-    assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
+    assert_int_equal(serve_automatic_settle(&config.keep_rule), WNW_OK);
     for (int first = 0; first < 3; first++) {
         static const char *const bodies[] = {
             "{\"prompt\":\"x\",\"winnow\":{\"policy\":\"auto\",\"ratio\":0.99}}",
@@ -512,14 +512,15 @@ static void test_automatic(void **state)
         struct serve_request r;
         assert_int_equal(
             serve_request_read(&r, SERVE_FORM_PROMPT, bodies[first], strlen(bodies[first]), why, &param), 0);
-        assert_true(serve_looks_with_all(&r.ask.want));
-        struct serve_want by = r.ask.want;
+        assert_true(serve_looks_with_all(&r.ask.keep_rule));
+        struct serve_keep_rule by = r.ask.keep_rule;
         strcpy(by.taken, "replay");
-        assert_true(serve_same_want(&by, &r.ask.want) && !serve_same_want(&config.want, &r.ask.want));
-        assert_string_equal(serve_want_taken(&by), "replay");
+        assert_true(serve_same_keep_rule(&by, &r.ask.keep_rule) &&
+                    !serve_same_keep_rule(&config.keep_rule, &r.ask.keep_rule));
+        assert_string_equal(serve_keep_rule_taken(&by), "replay");
         serve_request_free(&r);
     }
-    assert_false(serve_looks_with_all(&config.want));
+    assert_false(serve_looks_with_all(&config.keep_rule));
     config = (struct serve_config){0};
 }
 
@@ -553,18 +554,18 @@ static void test_automatic_of_samples(void **state)
     open_slots(1, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256] = "", fed_text[256] = "";
-        struct serve_want want = {.size = cases[i].size};
+        struct serve_keep_rule keep_rule = {.size = cases[i].size};
         config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts), .profiles = cases[i].profiles,
                                           .shares_least = 0.03};
-        set_recipe(&want, "auto");
-        assert_int_equal(each(&want, false, write_row, text), WNW_OK);
-        assert_int_equal(each(&want, true, write_row, fed_text), WNW_OK);
+        set_recipe(&keep_rule, "auto");
+        assert_int_equal(each(&keep_rule, false, write_row, text), WNW_OK);
+        assert_int_equal(each(&keep_rule, true, write_row, fed_text), WNW_OK);
         assert_string_equal(text, cases[i].rows);
         assert_string_equal(fed_text, cases[i].fed_rows);
-        check_each_length(&want, true, fed_text);
-        assert_int_equal(serve_automatic_settle(&want), WNW_OK);
-        assert_int_equal(!!(want.needs & WNW_NEED_SECOND_PASS), strstr(fed_text, "sampled") != NULL);
-        assert_int_equal(serve_looks_with_all(&want), strstr(text, "replay") != NULL);
+        check_each_length(&keep_rule, true, fed_text);
+        assert_int_equal(serve_automatic_settle(&keep_rule), WNW_OK);
+        assert_int_equal(!!(keep_rule.needs & WNW_NEED_SECOND_PASS), strstr(fed_text, "sampled") != NULL);
+        assert_int_equal(serve_looks_with_all(&keep_rule), strstr(text, "replay") != NULL);
     }
     config = (struct serve_config){0};
 }
@@ -584,17 +585,18 @@ static void test_quality(void **state)
                          WNW_OK);
     }
     wnw_policy_facts_add(&config.facts, config.profile);
-    struct serve_want want = {.n_most = 0};
-    set_recipe(&want, "auto+quality:q=0.9");
-    assert_true(serve_is_automatic(&want) && serve_asks_quality(&want) && !serve_keeps_all(&want));
-    assert_int_equal(each(&want, false, write_row, text), WNW_OK);
+    struct serve_keep_rule keep_rule = {.n_most = 0};
+    set_recipe(&keep_rule, "auto+quality:q=0.9");
+    assert_true(serve_is_automatic(&keep_rule) && serve_asks_quality(&keep_rule) &&
+                !serve_keeps_all(&keep_rule));
+    assert_int_equal(each(&keep_rule, false, write_row, text), WNW_OK);
     assert_string_equal(text, "kvzap:recent=32+quality:q=0.9 6000;kvgate+quality:q=0.9 2147483647;");
-    assert_int_equal(serve_automatic_settle(&want), WNW_OK);
-    assert_int_equal(want.needs & (WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS),
+    assert_int_equal(serve_automatic_settle(&keep_rule), WNW_OK);
+    assert_int_equal(keep_rule.needs & (WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS),
                      WNW_NEED_INPUT_GATE | WNW_NEED_QUERY_STATS);
-    struct serve_want taken = {0};
+    struct serve_keep_rule taken = {0};
     wnw_policy_facts facts;
-    const wnw_automatic of = serve_automatic_of(&facts, &want, false);
+    const wnw_automatic of = serve_automatic_of(&facts, &keep_rule, false);
     char *recipe;
     assert_int_equal(wnw_automatic_choose(&recipe, &of, 100, true), WNW_OK); /* of a slot from a file */
     assert_string_equal(recipe, "kvgate+quality:q=0.9");
@@ -604,10 +606,10 @@ static void test_quality(void **state)
     set_recipe(&taken, "keydiff");
     assert_false(taken.keeps_quality);
     refuse_policies = true; /* as without losses */
-    assert_int_equal(serve_automatic_settle(&want), WNW_E_MISMATCH);
-    set_recipe(&want, "auto");
-    assert_false(serve_asks_quality(&want));
-    assert_int_equal(serve_automatic_settle(&want), WNW_OK);
+    assert_int_equal(serve_automatic_settle(&keep_rule), WNW_E_MISMATCH);
+    set_recipe(&keep_rule, "auto");
+    assert_false(serve_asks_quality(&keep_rule));
+    assert_int_equal(serve_automatic_settle(&keep_rule), WNW_OK);
     refuse_policies = false;
     static const char *const bad[] = {"auto+quality",         "auto+quality:q=1",     "auto+quality:q=0",
                                       "auto+quality:q=",      "auto+quality:q=0.9,",  "auto+quality:q=nan",
@@ -628,7 +630,7 @@ static void test_quality(void **state)
 }
 
 /* The want of a request whose rendered prompt has n bytes. */
-static struct serve_want bound(enum serve_form form, const char *body, const char *chat, size_t n)
+static struct serve_keep_rule bound(enum serve_form form, const char *body, const char *chat, size_t n)
 {
     char why[SERVE_TEXT];
     const char *param;
@@ -638,9 +640,9 @@ static struct serve_want bound(enum serve_form form, const char *body, const cha
         assert_true(serve_request_set_chat(&r, chat));
     r.ask.key_len = n;
     assert_int_equal(serve_request_bound(&r), WNW_OK);
-    const struct serve_want want = r.ask.want;
+    const struct serve_keep_rule keep_rule = r.ask.keep_rule;
     serve_request_free(&r);
-    return want;
+    return keep_rule;
 }
 
 #define PARTS(what)                                                                                   \
@@ -652,50 +654,50 @@ static struct serve_want bound(enum serve_form form, const char *body, const cha
  * claimed nothing is known. */
 static void test_bounds(void **state)
 {
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     (void)state;
     open_slots(1, 0);
     config.facts = (wnw_policy_facts){WNW_INIT(wnw_policy_facts),
                                       .profiles = 1u << WNW_PROFILE_SHARES | 1u << WNW_PROFILE_GATE |
                                                   1u << WNW_PROFILE_INPUTGATE,
                                       .shares_least = 0.03};
-    config.want = (struct serve_want){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
-    set_recipe(&config.want, "auto");
-    assert_int_equal(serve_automatic_settle(&config.want), WNW_OK);
-    assert_true(config.want.needs & WNW_NEED_QUERY_STATS);
-    want = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
-    assert_int_equal(want.n_most, 164);
-    assert_false(want.needs & WNW_NEED_QUERY_STATS);
-    want = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 100);
-    assert_false(want.needs & WNW_NEED_QUERY_STATS);
-    want = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 2000);
-    assert_true(want.needs & WNW_NEED_QUERY_STATS);
-    want = bound(SERVE_FORM_CHAT, PARTS(IMAGE), NULL, 100);
-    assert_int_equal(want.n_most, 0);
-    assert_int_equal(want.needs, config.want.needs);
+    config.keep_rule = (struct serve_keep_rule){.size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}};
+    set_recipe(&config.keep_rule, "auto");
+    assert_int_equal(serve_automatic_settle(&config.keep_rule), WNW_OK);
+    assert_true(config.keep_rule.needs & WNW_NEED_QUERY_STATS);
+    keep_rule = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
+    assert_int_equal(keep_rule.n_most, 164);
+    assert_false(keep_rule.needs & WNW_NEED_QUERY_STATS);
+    keep_rule = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 100);
+    assert_false(keep_rule.needs & WNW_NEED_QUERY_STATS);
+    keep_rule = bound(SERVE_FORM_CHAT, PARTS(""), NULL, 2000);
+    assert_true(keep_rule.needs & WNW_NEED_QUERY_STATS);
+    keep_rule = bound(SERVE_FORM_CHAT, PARTS(IMAGE), NULL, 100);
+    assert_int_equal(keep_rule.n_most, 0);
+    assert_int_equal(keep_rule.needs, config.keep_rule.needs);
     /* Of other vendors' bodies the chat that they become is looked at. */
-    want = bound(SERVE_FORM_MESSAGES, "{\"messages\":[]}", PARTS(IMAGE), 100);
-    assert_int_equal(want.n_most, 0);
+    keep_rule = bound(SERVE_FORM_MESSAGES, "{\"messages\":[]}", PARTS(IMAGE), 100);
+    assert_int_equal(keep_rule.n_most, 0);
     /* A short prompt, and then one that nobody has claimed: the rule is the same, but more is to be observed. */
     struct serve_ask a = ask_of("short");
-    a.want = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
+    a.keep_rule = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
     const struct serve_claim x = claimed(&a);
-    assert_true(serve_slots_want(0, &want));
-    assert_false(want.needs & WNW_NEED_QUERY_STATS);
+    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_false(keep_rule.needs & WNW_NEED_QUERY_STATS);
     serve_slots_release(&x);
-    assert_true(serve_slots_want(0, &want));
-    assert_int_equal(want.needs, config.want.needs);
-    assert_false(serve_slots_want(0, &want));
+    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_int_equal(keep_rule.needs, config.keep_rule.needs);
+    assert_false(serve_slots_keep_rule(0, &keep_rule));
     config = (struct serve_config){0};
 }
 
 /* Reports a slot as compressed by what holds for it. */
 static void compressed(int32_t slot, int32_t n_tokens, int64_t entries)
 {
-    struct serve_want want;
-    assert_true(serve_slots_want(slot, &want)); /* nobody has asked since it was claimed */
+    struct serve_keep_rule keep_rule;
+    assert_true(serve_slots_keep_rule(slot, &keep_rule)); /* nobody has asked since it was claimed */
     serve_slots_report(
-        slot, &(struct serve_content){.n_tokens = n_tokens, .entries = entries, .compressed_by = &want});
+        slot, &(struct serve_content){.n_tokens = n_tokens, .entries = entries, .compressed_by = &keep_rule});
 }
 
 static void test_reuse(void **state)
@@ -718,14 +720,14 @@ static void test_reuse(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         open_slots(1, 0);
         struct serve_ask a = ask_of("doc q1");
-        set_recipe(&a.want, rows[i].recipe);
+        set_recipe(&a.keep_rule, rows[i].recipe);
         struct serve_claim x = claimed(&a);
         compressed(0, 50, 100);
         serve_slots_release(&x);
         a.key = rows[i].key;
         a.key_len = strlen(a.key);
         a.reuse = rows[i].reuse;
-        a.want.size.budget = rows[i].budget;
+        a.keep_rule.size.budget = rows[i].budget;
         x = claimed(&a);
         print_message("%s, %s, %d\n", rows[i].recipe, rows[i].key, (int)rows[i].reuse);
         assert_int_equal(x.no_reuse, rows[i].refused);
@@ -762,13 +764,13 @@ static void test_the_cap(void **state)
     serve_slots_set_query_numbers(25);
     a.n_prompt = 30;
     a.n_predict = 5;
-    set_recipe(&a.want, "replay");
+    set_recipe(&a.keep_rule, "replay");
     x = claimed(&a);
     serve_slots_release(&x);
     a.n_prompt = 31;
     assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG);
     assert_non_null(strstr(why, "5150 bytes"));
-    set_recipe(&a.want, "keydiff");
+    set_recipe(&a.keep_rule, "keydiff");
     x = claimed(&a);
     serve_slots_release(&x);
     serve_slots_set_query_numbers(0);
@@ -831,31 +833,31 @@ static void test_the_cap_of_several_answers(void **state)
 static void test_policies_of_requests_that_nobody_claimed(void **state)
 {
     (void)state;
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     open_slots(1, 0);
     struct serve_ask a = ask_of("x");
-    set_recipe(&a.want, "knorm");
+    set_recipe(&a.keep_rule, "knorm");
     struct serve_claim x = claimed(&a);
-    assert_true(serve_slots_want(0, &want));
-    assert_string_equal(want.recipe, "knorm");
-    assert_false(serve_slots_want(0, &want));
+    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_string_equal(keep_rule.recipe, "knorm");
+    assert_false(serve_slots_keep_rule(0, &keep_rule));
     serve_slots_release(&x);
-    assert_true(serve_slots_want(0, &want));
-    assert_string_equal(want.recipe, "keydiff");
-    assert_false(serve_slots_want(0, &want));
+    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_string_equal(keep_rule.recipe, "keydiff");
+    assert_false(serve_slots_keep_rule(0, &keep_rule));
     /* A header that was protected is so for its request alone. */
-    set_recipe(&a.want, "keydiff");
-    a.want.n_protected = 30;
+    set_recipe(&a.keep_rule, "keydiff");
+    a.keep_rule.n_protected = 30;
     x = claimed(&a);
-    assert_true(serve_slots_want(0, &want));
-    assert_int_equal(want.n_protected, 30);
+    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_int_equal(keep_rule.n_protected, 30);
     serve_slots_release(&x);
-    assert_true(serve_slots_want(0, &want));
-    assert_int_equal(want.n_protected, 0);
+    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_int_equal(keep_rule.n_protected, 0);
     /* What holds before any request is printed, too. */
     open_slots(1, 0);
-    assert_true(serve_slots_want(0, &want));
-    assert_string_equal(want.recipe, "keydiff");
+    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_string_equal(keep_rule.recipe, "keydiff");
 }
 
 /* A request's recipe is parsed when it is read. No claim, no step of the thread that decodes and no report does it again. */
@@ -863,7 +865,7 @@ static void test_a_recipe_is_parsed_once(void **state)
 {
     static const char body[] = "{\"prompt\":\"x\",\"winnow\":{\"policy\":\"replay\",\"budget\":9}}";
     (void)state;
-    struct serve_want want;
+    struct serve_keep_rule keep_rule;
     open_slots(2, 5000);
     serve_slots_set_query_numbers(1);
     n_parsed = 0;
@@ -878,16 +880,16 @@ static void test_a_recipe_is_parsed_once(void **state)
         r.ask.n_prompt = r.ask.n_predict = 1;
         struct serve_claim x = claimed(&r.ask);
         serve_request_free(&r);
-        assert_true(serve_slots_want(x.slot, &want));
+        assert_true(serve_slots_keep_rule(x.slot, &keep_rule));
         for (int step = 0; step < 5; step++) {
-            assert_false(serve_slots_want(x.slot, &want));
-            serve_slots_report(x.slot, &(struct serve_content){.n_tokens = 50, .compressed_by = &want});
+            assert_false(serve_slots_keep_rule(x.slot, &keep_rule));
+            serve_slots_report(x.slot, &(struct serve_content){.n_tokens = 50, .compressed_by = &keep_rule});
         }
         serve_slots_release(&x);
         free(serve_slots_json(NULL));
     }
     for (int32_t slot = 0; slot < 2; slot++)
-        serve_slots_want(slot, &want); /* back to the server's own */
+        serve_slots_keep_rule(slot, &keep_rule); /* back to the server's own */
     assert_int_equal(n_parsed, 3);
 }
 
@@ -977,7 +979,7 @@ static void test_documents(void **state)
     assert_true(serve_document_set_tokens(0, tokens, 3, 1));
     assert_memory_equal(serve_document_tokens(0, &n), tokens, sizeof tokens);
     assert_false(serve_document_wait(0, has_left, NULL));
-    serve_document_kept(0, 20, &config.want);
+    serve_document_kept(0, 20, &config.keep_rule);
     assert_true(serve_document_wait(0, has_left, NULL));
     assert_int_equal(serve_documents_entries(), 20);
     serve_document_file(1, name);
@@ -995,17 +997,17 @@ static void test_slots_behind_documents(void **state)
     struct serve_claim x, y;
     assert_true(load("novel", "x", 1, why));
     open_slots(1, 5000);
-    serve_document_kept(0, 100, &config.want); /* 10 tokens' worth */
+    serve_document_kept(0, 100, &config.keep_rule); /* 10 tokens' worth */
     struct serve_ask a = ask_of("novel who");
     a.n_prompt = 41;
     assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG);
     assert_non_null(strstr(why, "documents take 1000"));
     a.n_prompt = 40;
-    a.behind = 1;
+    a.document_plus_1 = 1;
     x = claimed(&a);
     assert_true(x.must_restore);
     assert_false(x.no_reuse);
-    serve_slots_report(0, &(struct serve_content){.n_tokens = 50, .entries = 500, .behind = 1});
+    serve_slots_report(0, &(struct serve_content){.n_tokens = 50, .entries = 500, .document_plus_1 = 1});
     serve_slots_release(&x);
     x = claimed(&a); /* it is there */
     assert_false(x.must_restore);
@@ -1017,7 +1019,7 @@ static void test_slots_behind_documents(void **state)
     x = claimed(&a);
     assert_true(x.must_restore);
     serve_slots_release(&x);
-    a.behind = 0; /* a slot that continues a document is for nobody else, unless asked for */
+    a.document_plus_1 = 0; /* a slot that continues a document is for nobody else, unless asked for */
     a.reuse = SERVE_REUSE_SAME;
     y = claimed(&a);
     assert_true(y.no_reuse);
@@ -1032,7 +1034,7 @@ static void test_slots_behind_documents(void **state)
 /* ---- Bodies ---- */
 
 /* Reads a body, puts its document, and compares what is passed on. */
-static void passes(enum serve_form form, const char *body, const char *want)
+static void passes(enum serve_form form, const char *body, const char *keep_rule)
 {
     struct serve_request r;
     char why[SERVE_TEXT] = "";
@@ -1040,10 +1042,10 @@ static void passes(enum serve_form form, const char *body, const char *want)
     const struct serve_claim claim = {.slot = 2};
     assert_int_equal(serve_request_read(&r, form, body, strlen(body), why, &param), 0);
     assert_non_null(r.body);
-    if (r.ask.behind > 0)
+    if (r.ask.document_plus_1 > 0)
         assert_true(serve_request_put_document(&r));
     char *passed = serve_request_passed(&r, &claim);
-    assert_string_equal(passed, want);
+    assert_string_equal(passed, keep_rule);
     free(passed);
     serve_request_free(&r);
 }

@@ -29,7 +29,7 @@ int serve_check_policy(const wnw_policy *policy)
 static void open_slots(uint64_t cap)
 {
     config = (struct serve_config){.cap = cap};
-    assert_int_equal(serve_want_set(&config.want, "keydiff", NULL), WNW_OK);
+    assert_int_equal(serve_keep_rule_set(&config.keep_rule, "keydiff", NULL), WNW_OK);
     serve_slots_open(
         N_SLOTS,
         &(struct serve_room){
@@ -38,15 +38,15 @@ static void open_slots(uint64_t cap)
 }
 
 /* A text of n times `one`, with other texts before and after it; to be freed. */
-static char *times(const char *before, const char *one, size_t n, const char *behind)
+static char *times(const char *before, const char *one, size_t n, const char *document_plus_1)
 {
-    const size_t b = strlen(before), o = strlen(one), e = strlen(behind);
+    const size_t b = strlen(before), o = strlen(one), e = strlen(document_plus_1);
     char *text = malloc(b + n * o + e + 1);
     assert_non_null(text);
     memcpy(text, before, b);
     for (size_t i = 0; i < n; i++)
         memcpy(text + b + i * o, one, o);
-    memcpy(text + b + n * o, behind, e + 1);
+    memcpy(text + b + n * o, document_plus_1, e + 1);
     return text;
 }
 
@@ -178,14 +178,14 @@ static int read_body(struct serve_request *r, enum serve_form form, const char *
     return serve_request_read(r, form, body, strlen(body), why, param);
 }
 
-static void refuses(enum serve_form form, const char *body, const char *want)
+static void refuses(enum serve_form form, const char *body, const char *keep_rule)
 {
     struct serve_request r;
     char why[SERVE_TEXT];
     const char *param;
     const int status = read_body(&r, form, body, why, &param);
-    if (status != 400 || !param || strcmp(param, want) != 0 || strstr(why, want) == NULL)
-        fail_msg("%s: status %d, field %s, not %s: %s", body, status, param ? param : "none", want, why);
+    if (status != 400 || !param || strcmp(param, keep_rule) != 0 || strstr(why, keep_rule) == NULL)
+        fail_msg("%s: status %d, field %s, not %s: %s", body, status, param ? param : "none", keep_rule, why);
     serve_request_free(&r);
 }
 
@@ -203,10 +203,10 @@ static char *passed(enum serve_form form, const char *body)
     return text;
 }
 
-static void passes(enum serve_form form, const char *body, const char *want)
+static void passes(enum serve_form form, const char *body, const char *keep_rule)
 {
     char *text = passed(form, body);
-    assert_string_equal(text, want);
+    assert_string_equal(text, keep_rule);
     free(text);
 }
 
@@ -462,16 +462,16 @@ static void test_fields_of_other_routes(void **state)
 }
 
 /* Reads a body of a route that generates no text; want: the field that is refused, "" if there is none to name, NULL: it passes. */
-static void other(int form, const char *body, const char *want)
+static void other(int form, const char *body, const char *keep_rule)
 {
     char why[SERVE_TEXT] = "";
     const char *param = NULL;
     json_t *o = json_loads(body, JSON_DECODE_ANY, NULL);
     assert_non_null(o);
     const int status = serve_request_check_other(o, form, why, &param);
-    if (status != (want ? 400 : 0) || (want && strcmp(param ? param : "", want) != 0))
+    if (status != (keep_rule ? 400 : 0) || (keep_rule && strcmp(param ? param : "", keep_rule) != 0))
         fail_msg("%s: status %d, field %s, not %s: %s", body, status, param ? param : "none",
-                 want ? want : "none", why);
+                 keep_rule ? keep_rule : "none", why);
     json_decref(o);
 }
 
@@ -519,7 +519,8 @@ static void test_routes_without_answers(void **state)
         {SERVE_FORM_RERANK, "{\"query\":\"x\",\"documents\":[\"y\"],\"return_documents\":true}",
          "return_documents"},
         {SERVE_FORM_CHAT, "{\"messages\":[],\"documents\":[\"y\"]}", "documents"},
-        {-1, "[]", ""},
+        {-1, "[]", NULL},
+        {-1, "7", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         other(cases[i].form, cases[i].body, cases[i].refused);
@@ -529,20 +530,20 @@ static void test_routes_without_answers(void **state)
 
 /* Reads a body, with adapters as the server says them; want: the field that is refused, NULL: none. The mark of the scales. */
 static uint64_t adapt(enum serve_form form, const char *body, const char *said, const char *lora,
-                      const char *want)
+                      const char *keep_rule)
 {
     struct serve_request r;
     char why[SERVE_TEXT];
     const char *param;
     assert_int_equal(read_body(&r, form, body, why, &param), 0);
     const int status = serve_request_set_adapters(&r, said, strlen(said), why, &param);
-    if (status != (want ? 400 : 0) || (want && (!param || strcmp(param, want) != 0)))
+    if (status != (keep_rule ? 400 : 0) || (keep_rule && (!param || strcmp(param, keep_rule) != 0)))
         fail_msg("%s: status %d, field %s: %s", body, status, param ? param : "none", why);
     char *text = json_dumps(json_object_get(r.body, "lora"), JSON_COMPACT);
     if (lora && (!text || strcmp(text, lora) != 0))
         fail_msg("%s: adapters %s, not %s", body, text ? text : "none", lora);
     free(text);
-    const uint64_t mark = r.ask.want.adapters;
+    const uint64_t mark = r.ask.keep_rule.adapters;
     serve_request_free(&r);
     return mark;
 }
@@ -575,14 +576,14 @@ static void test_adapters(void **state)
     refuses(SERVE_FORM_PROMPT, LORA(ONE("1", "1e300")), "lora");
     /* The same prompt, read with other adapters, is another one, also for "any". */
     for (int reuse = SERVE_REUSE_SAME; reuse <= SERVE_REUSE_ANY; reuse++) {
-        struct serve_want read = config.want;
+        struct serve_keep_rule read = config.keep_rule;
         struct serve_ask ask = {
-            .want = config.want, .key = "x", .key_len = 1, .reuse = (enum serve_reuse)reuse};
-        const struct serve_prefix prefix = {.key = "x", .key_len = 1, .want = &read};
+            .keep_rule = config.keep_rule, .key = "x", .key_len = 1, .reuse = (enum serve_reuse)reuse};
+        const struct serve_prefix prefix = {.key = "x", .key_len = 1, .keep_rule = &read};
         read.adapters = own;
-        ask.want.adapters = own;
+        ask.keep_rule.adapters = own;
         const bool same = serve_may_reuse(&prefix, &ask);
-        ask.want.adapters = none;
+        ask.keep_rule.adapters = none;
         assert_true(same == (reuse == SERVE_REUSE_SAME || reuse == SERVE_REUSE_ANY));
         assert_false(serve_may_reuse(&prefix, &ask));
     }
@@ -718,7 +719,7 @@ static void test_grammars_without_end(void **state)
     char why[SERVE_TEXT], line[64];
     (void)state;
     static const struct {
-        const char *before, *one, *behind, *says;
+        const char *before, *one, *document_plus_1, *says;
         size_t n;
     } cases[] = {{"root ::= ", "(", "\"a\"", "deep", 60000},
                  {"root ::= ", "(", "", "deep", 129},
@@ -730,7 +731,7 @@ static void test_grammars_without_end(void **state)
                  {"root ::= \"a\"", "{0,2000}", "", "50000", 40},
                  {"root ::= ", "#", "", NULL, 2000000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text = times(cases[i].before, cases[i].one, cases[i].n, cases[i].behind);
+        char *text = times(cases[i].before, cases[i].one, cases[i].n, cases[i].document_plus_1);
         if (serve_grammar_check(text, why) || (cases[i].says && !strstr(why, cases[i].says)))
             fail_msg("%zu times '%s': %s", cases[i].n, cases[i].one, why);
         free(text);
@@ -814,7 +815,7 @@ static void test_schemas(void **state)
 static void test_schemas_without_end(void **state)
 {
     static const struct {
-        const char *before, *one, *behind, *says;
+        const char *before, *one, *document_plus_1, *says;
         size_t n;
     } cases[] = {{"{\"enum\":[", "1,", "1]}", "1000 values", 2000},
                  {"{\"anyOf\":[", "{},", "{}]}", "1000 values", 1500},
@@ -824,7 +825,7 @@ static void test_schemas_without_end(void **state)
     char why[SERVE_TEXT], key[64];
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text = times(cases[i].before, cases[i].one, cases[i].n, cases[i].behind);
+        char *text = times(cases[i].before, cases[i].one, cases[i].n, cases[i].document_plus_1);
         if (takes(text, why) || !strstr(why, cases[i].says))
             fail_msg("%zu times '%s': %s", cases[i].n, cases[i].one, why);
         free(text);

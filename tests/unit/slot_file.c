@@ -197,14 +197,14 @@ static void test_states_that_are_none(void **state)
         WINDOW = TYPE + (12 + 9 * K_ROW) + (12 + 9 * V_ROW) + 8
     };
     static const int32_t again[] = {0, 1, 2, 3, 4, 5, 6, 7, 7}, swapped[] = {1, 0, 2, 3, 4, 5, 6, 7, 8},
-                         behind[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+                         document_plus_1[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     const struct made half = {.n_tokens = 9, .n_cells = 4, .n_layers = LAYERS},
                       none = {.n_tokens = 9, .n_cells = 0, .n_layers = LAYERS},
                       more = {.n_tokens = 10, .n_cells = 10, .n_layers = LAYERS},
                       fewer = {.n_tokens = 9, .n_cells = 9, .n_layers = 2},
                       twice = {.n_tokens = 9, .n_cells = 9, .n_layers = LAYERS, .pos = again},
                       order = {.n_tokens = 9, .n_cells = 9, .n_layers = LAYERS, .pos = swapped},
-                      late = {.n_tokens = 9, .n_cells = 9, .n_layers = LAYERS, .pos = behind},
+                      late = {.n_tokens = 9, .n_cells = 9, .n_layers = LAYERS, .pos = document_plus_1},
                       window = {.n_tokens = 9,
                                 .n_cells = 9,
                                 .n_layers = 1,

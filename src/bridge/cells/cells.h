@@ -88,11 +88,11 @@ struct wnw__bridge_layer {
 
 /* What is noted of a cell while there is a policy. */
 struct wnw__bridge_note {
-    int32_t order;      /* of its writing */
-    bool alone;         /* no other row of its batch was of its sequence */
-    bool seen;          /* a policy has decided on it */
+    int32_t write_order; /* counts the cells as they are written; 0: none */
+    bool single_row;     /* it was the only row of its sequence in its batch */
+    bool judged;         /* a policy has decided on it */
     bool unobserved;    /* nothing else is known of it, because memory ran out */
-    bool query_skipped; /* its query is not kept, and no policy will look with it */
+    bool query_skipped; /* its query was not recorded, and no policy will look with it */
 };
 
 struct wnw__bridge_cache {

@@ -66,7 +66,7 @@ int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_te
 int wnw__bridge_sites_find(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* Whether a layer has a sliding window, as far as it can be told: policies leave it alone. */
 bool wnw__bridge_is_sliding(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
-/* The place of an attention's node; NULL if policies do not act on its layer. */
+/* The site of an attention's node; NULL if policies do not act on its layer. */
 const struct wnw__bridge_site *wnw__bridge_site_of(const struct wnw__bridge_backend *b,
                                                    const struct ggml_tensor *node);
 /* The rotation's mode for a text. Where a token has several positions, for images, those of a text are equal, and pairs are

@@ -16,7 +16,7 @@ static const struct ggml_tensor *behind_views(const struct ggml_tensor *t)
     return t;
 }
 
-/* The size of the matrix if a node multiplies blocks with an input of the graph; 0 if it is another node. */
+/* Block size if the node is a Hadamard rotation: MUL_MAT by a square input of the graph; else 0. */
 static int32_t blocks_of(const struct ggml_tensor *t)
 {
     const struct ggml_tensor *m = t && wnw__bridge_is_op(t, "MUL_MAT") ? t->src[0] : NULL;
@@ -104,7 +104,9 @@ static const struct ggml_tensor *projection_of(const struct wnw__bridge_backend 
 
 static const float *sinks_of(struct wnw__bridge_layer *l, const struct ggml_tensor *sinks)
 {
-    return !sinks ? NULL : l->far ? l->far->sinks(l, sinks) : sinks->data;
+    if (!sinks)
+        return NULL;
+    return l->far ? l->far->sinks(l, sinks) : sinks->data;
 }
 
 static void learn(const struct wnw__bridge_backend *b, struct wnw__bridge_site *p, struct ggml_cgraph *graph,

@@ -125,7 +125,7 @@ static int check_lost(const struct wnw__bridge_sequence *s, int32_t il, int32_t 
     const struct wnw__bridge_sequence_cells *sequence_cells = s->sequence_cells;
     const struct wnw__bridge_note *note =
         n < sequence_cells->n ? wnw__bridge_note_of(sequence_cells, sequence_cells->n - n - 1) : NULL;
-    return !note || note->order == 0 || note->seen || note->query_skipped
+    return !note || note->write_order == 0 || note->judged || note->query_skipped
                ? WNW_OK
                : wnw__fail(
                      WNW_E_NOT_OBSERVED,
@@ -348,7 +348,7 @@ static int32_t count_fixed(const struct wnw__bridge_sequence_cells *sequence_cel
     int32_t n = sequence_cells->n_prefix;
     for (const struct wnw__bridge_note *note;
          n < sequence_cells->n && (note = wnw__bridge_note_of(sequence_cells, n)); n++)
-        if (!note->seen)
+        if (!note->judged)
             break;
     return n > sequence_cells->n_prefix ? n : 0;
 }

@@ -134,7 +134,9 @@ const void *wnw__bridge_query(const struct wnw__bridge_layer *l, int32_t cell, i
 static uint8_t *place_for(struct wnw__bridge_layer *l, int32_t cell, int32_t reader)
 {
     struct wnw__bridge_queries *q = &l->queries;
-    const int32_t at = q->all ? cell : reader == 0 ? q->at : slot_of(q, cell);
+    int32_t at = cell;
+    if (!q->all)
+        at = reader == 0 ? q->at : slot_of(q, cell);
     if (at < 0)
         return NULL;
     if (!q->all && reader == 0)

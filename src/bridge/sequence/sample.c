@@ -111,7 +111,8 @@ static bool is_of(const struct wnw_bridge_sample *from,
         for (int32_t t = from->place[k].from - shift; t < from->place[k].to - shift; t++, i++) {
             const struct wnw__bridge_note *note =
                 t < sequence_cells->n ? wnw__bridge_note_of(sequence_cells, t) : NULL;
-            if (!note || sequence_cells->cell[t] != from->cell[i] || note->order != from->order[i])
+            if (!note || sequence_cells->cell[t] != from->cell[i] ||
+                note->write_order != from->write_order[i])
                 return false;
         }
     return true;

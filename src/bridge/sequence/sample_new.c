@@ -16,7 +16,7 @@ static void free_one(struct wnw_bridge_sample *s)
     free(s->sum);
     free(s->max);
     free(s->cell);
-    free(s->order);
+    free(s->write_order);
     free(s);
 }
 
@@ -44,10 +44,10 @@ static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_b
     }
     s->n_layer = wnw__bridge_n_numbers(b);
     s->cell = malloc((size_t)s->n * sizeof *s->cell);
-    s->order = malloc((size_t)s->n * sizeof *s->order);
+    s->write_order = malloc((size_t)s->n * sizeof *s->write_order);
     s->sum = calloc((size_t)s->n_layer + 1, sizeof *s->sum);
     s->max = calloc((size_t)s->n_layer + 1, sizeof *s->max);
-    if (!s->cell || !s->order || !s->sum || !s->max)
+    if (!s->cell || !s->write_order || !s->sum || !s->max)
         return wnw__fail(WNW_E_NOMEM, "no memory for a sample of %d tokens", (int)s->n);
     for (int32_t t = s->place[0].from; t < s->place[s->n_places - 1].to; t++) {
         const struct wnw__bridge_note *note = wnw__bridge_note_of(sequence_cells, t);
@@ -60,7 +60,7 @@ static int new_sample(struct wnw_bridge_sample **out, const struct wnw__bridge_b
                              "out",
                              (int)t);
         s->cell[i] = sequence_cells->cell[t];
-        s->order[i] = note->order;
+        s->write_order[i] = note->write_order;
     }
     return WNW_OK;
 }

@@ -121,8 +121,8 @@ int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct 
 
 struct wnw__source;
 struct wnw_bridge_sample_of;
-/* Takes it of a sequence and what was fed after it, both in *sequence_cells (sequence/sample_new.c). E_ARG, E_NOT_OBSERVED, E_NOMEM; *out = NULL
- * then. */
+/* Takes the sample of a sequence. *sequence_cells has the cells of the sequence and of what was fed after it.
+ * E_ARG, E_NOT_OBSERVED, E_NOMEM: *out = NULL (sequence/sample_new.c). */
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
                            const struct wnw__bridge_sequence_cells *sequence_cells,
                            const struct wnw_bridge_sample_of *of);

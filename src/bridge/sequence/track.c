@@ -11,7 +11,7 @@ enum { MOST = 64 };
 
 struct track {
     const struct wnw__bridge_cache *cache;
-    int32_t stream, cell, order; /* the newest cell, and its note's order: it may be written again */
+    int32_t stream, cell, write_order; /* the newest cell, and its note's order: it may be written again */
     struct wnw__qstats *stats;
 };
 
@@ -103,7 +103,7 @@ static void drop(struct wnw__bridge_tracks *t, int32_t i)
 static bool is_there(const struct track *k)
 {
     return k->cache->n_layer > 0 && k->cache->note &&
-           note_of(k->cache, k->stream, k->cell)->order == k->order;
+           note_of(k->cache, k->stream, k->cell)->write_order == k->write_order;
 }
 
 /* The timeline that ends with a cell, -1 = none. */
@@ -180,7 +180,7 @@ int wnw__bridge_tracks_row(struct wnw__bridge_tracks *t, const struct wnw__bridg
     k->cache = c;
     k->stream = row->stream;
     k->cell = row->cell;
-    k->order = note_of(c, row->stream, row->cell)->order;
+    k->write_order = note_of(c, row->stream, row->cell)->write_order;
     return add_run(t, &(struct run){.stats = k->stats, .first_row = i, .n = 1, .first = row->n_before});
 }
 

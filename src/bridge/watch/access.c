@@ -226,8 +226,8 @@ int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
 static int compress_last(struct wnw__bridge_backend *b)
 {
     const bool nothing = !b->watch.policy || !b->watch.last.cache || b->watch.last.n == 0;
-    if (nothing && b->watch.policy && *b->watch.told)
-        return wnw__fail(b->watch.told_rc, "%s", b->watch.told);
+    if (nothing && b->watch.policy && *b->watch.last_warning)
+        return wnw__fail(b->watch.last_rc, "%s", b->watch.last_warning);
     if (nothing)
         return wnw__fail(WNW_E_ARG, "there is nothing to compress: no policy was set before the last batch");
     return wnw__bridge_compress_last(b);

@@ -119,7 +119,7 @@ static void mark_seen(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     const struct wnw__bridge_cache *c = sequence_cells->cache;
     for (int32_t i = 0; c->note && i < sequence_cells->n; i++)
-        wnw__bridge_note_of(sequence_cells, i)->seen = true;
+        wnw__bridge_note_of(sequence_cells, i)->judged = true;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_record_seen(c->layers[i], sequence_cells->stream, sequence_cells->cell,
                                 sequence_cells->n);

@@ -97,7 +97,7 @@ void wnw__bridge_watch_clear(struct wnw__bridge_watch *w)
     w->tracks = NULL;
     w->needs = (wnw_needs){0};
     w->n_site = 0;
-    w->told[0] = '\0';
+    w->last_warning[0] = '\0';
     w->chunk = 0;
 }
 
@@ -219,7 +219,7 @@ static bool was_read(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     for (int32_t i = 0; i < sequence_cells->n; i++) {
         const struct wnw__bridge_note *note = wnw__bridge_note_of(sequence_cells, i);
-        if (note && note->order == 0)
+        if (note && note->write_order == 0)
             return true;
     }
     return false;
@@ -318,7 +318,9 @@ static int shift_of(const char *end, wnw_size_kind kind)
 {
     static const char suffixes[] = "KMG";
     const char *suffix = kind == WNW_SIZE_BYTES && *end ? strchr(suffixes, *end) : NULL;
-    return !*end ? 0 : suffix && !end[1] ? 10 * (int)(suffix - suffixes + 1) : -1;
+    if (!*end)
+        return 0;
+    return suffix && !end[1] ? 10 * (int)(suffix - suffixes + 1) : -1;
 }
 
 /* A number of the environment, which is all of the variable, within bounds. */

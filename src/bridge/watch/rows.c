@@ -131,11 +131,11 @@ void wnw__bridge_rows_tell(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
     free(cell);
 }
 
-int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows told, void *user)
+int wnw_bridge_tell_rows(wnw_bridge *cache, wnw_bridge_rows on_rows, void *user)
 {
     WNW_REQUIRE(cache);
     for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other) {
-        b->rows_told = told;
+        b->rows_told = on_rows;
         b->rows_user = user;
     }
     return WNW_OK;

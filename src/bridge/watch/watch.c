@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The attention mask separates sequences: a row belongs to the sequence of the cells that it sees. It is alone if no
+ * The attention mask separates sequences: a row belongs to the sequence of the cells that it sees. It is single if no
  * other row of the batch belongs to its sequence. A prompt has ended when its sequence has two rows in a row that are
- * alone. One is not enough: the last token of a prompt may be alone because a batch was full before it. The first
+ * single. One is not enough: the last token of a prompt may be single because a batch was full before it. The first
  * generated token then follows.
  *
  * Cells are identified by the order in which they were written. Positions would not do: a backend does not see
@@ -40,7 +40,7 @@ static bool sees(const struct batch *batch, int32_t stream, int32_t row, int32_t
                                     : ((const float *)(const void *)at)[cell] != -INFINITY;
 }
 
-static bool is_alone(const struct batch *batch, int32_t stream, int32_t row)
+static bool is_single_row(const struct batch *batch, int32_t stream, int32_t row)
 {
     const int32_t *own = batch->own + (int64_t)stream * batch->n_row;
     for (int32_t i = 0; i < batch->n_row; i++)
@@ -55,14 +55,14 @@ static struct wnw__bridge_note *notes_of(const struct batch *batch, int32_t stre
 }
 
 struct ordered {
-    int32_t order, cell;
+    int32_t write_order, cell;
 };
 
 /* Cells that were written before anything was noted have no order; a text's are the first that were free. */
 static int by_order(const void *a, const void *b)
 {
     const struct ordered *x = a, *y = b;
-    const int by = (x->order > y->order) - (x->order < y->order);
+    const int by = (x->write_order > y->write_order) - (x->write_order < y->write_order);
     return by ? by : (x->cell > y->cell) - (x->cell < y->cell);
 }
 
@@ -87,7 +87,7 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row,
     for (int32_t cell = 0; cell < batch->n_cell; cell++) {
         if (cell == own || !sees(batch, stream, row, cell))
             continue;
-        found[n] = (struct ordered){.order = note[cell].order, .cell = cell};
+        found[n] = (struct ordered){.write_order = note[cell].write_order, .cell = cell};
         in_order = in_order && (n == 0 || by_order(&found[n - 1], &found[n]) < 0);
         n++;
     }
@@ -102,22 +102,23 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row,
     return WNW_OK;
 }
 
-/* Tokens of prompts that no policy has seen. */
+/* Tokens of prompts that no policy has judged. */
 static int32_t count_new(const struct batch *batch, int32_t stream,
                          const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     const struct wnw__bridge_note *note = notes_of(batch, stream);
     int32_t n = 0;
     for (int32_t i = 0; i < sequence_cells->n; i++)
-        n += !note[sequence_cells->cell[i]].seen && !note[sequence_cells->cell[i]].alone;
+        n += !note[sequence_cells->cell[i]].judged && !note[sequence_cells->cell[i]].single_row;
     return n;
 }
 
-/* Whether the prompt of a sequence has ended whose next row is alone, and has brought enough that no policy has seen. */
+/* Whether the prompt of a sequence has ended whose next row is a single one, with enough new tokens that no policy has judged. */
 static bool is_due(const struct batch *batch, int32_t stream,
                    const struct wnw__bridge_sequence_cells *sequence_cells)
 {
-    if (sequence_cells->n == 0 || !notes_of(batch, stream)[sequence_cells->cell[sequence_cells->n - 1]].alone)
+    if (sequence_cells->n == 0 ||
+        !notes_of(batch, stream)[sequence_cells->cell[sequence_cells->n - 1]].single_row)
         return false;
     return count_new(batch, stream, sequence_cells) >= WNW_BRIDGE_LEAST_NEW;
 }
@@ -144,15 +145,15 @@ static struct wnw__bridge_row place_of(const struct batch *batch, int32_t stream
         if (cell == own[row] || !sees(batch, stream, row, cell))
             continue;
         at.n_before++;
-        at.before = at.before < 0 || note[cell].order > note[at.before].order ? cell : at.before;
+        at.before = at.before < 0 || note[cell].write_order > note[at.before].write_order ? cell : at.before;
     }
     return at;
 }
 
-static void note_row(const struct batch *batch, int32_t stream, int32_t row, bool alone)
+static void note_row(const struct batch *batch, int32_t stream, int32_t row, bool single_row)
 {
     notes_of(batch, stream)[batch->own[(int64_t)stream * batch->n_row + row]] =
-        (struct wnw__bridge_note){.order = ++batch->cache->n_written, .alone = alone};
+        (struct wnw__bridge_note){.write_order = ++batch->cache->n_written, .single_row = single_row};
 }
 
 /* Whether so few rows of its sequence come after a row that its query is in their window. */
@@ -165,27 +166,27 @@ static bool is_newest(const struct batch *batch, int32_t stream, int32_t row, in
     return n < window;
 }
 
-/* Says why a sequence stays as it is, once. */
-static void tell(struct wnw__bridge_watch *w, int rc)
+/* Warns once that a sequence stays as it is, with the reason. */
+static void warn_once(struct wnw__bridge_watch *w, int rc)
 {
-    w->told_rc = rc;
-    if (strcmp(w->told, wnw_last_error()) == 0)
+    w->last_rc = rc;
+    if (strcmp(w->last_warning, wnw_last_error()) == 0)
         return;
     wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
-    snprintf(w->told, sizeof w->told, "%s", wnw_last_error());
+    snprintf(w->last_warning, sizeof w->last_warning, "%s", wnw_last_error());
 }
 
 /* Compresses the sequence that a row goes on, before that row is written: its prompt has ended, or a chunk of it was read. */
 static int compress_before(struct wnw__bridge_backend *b, const struct batch *batch, int32_t stream,
-                           int32_t row, bool alone)
+                           int32_t row, bool single_row)
 {
     struct wnw__bridge_watch *w = &b->watch;
     WNW_TRY(list_live(batch, stream, row, &w->last));
-    const bool chunk = w->chunk > 0 && !alone && count_new(batch, stream, &w->last) >= w->chunk;
+    const bool chunk = w->chunk > 0 && !single_row && count_new(batch, stream, &w->last) >= w->chunk;
     const int rc =
-        chunk || (alone && is_due(batch, stream, &w->last)) ? wnw__bridge_compress_last(b) : WNW_OK;
+        chunk || (single_row && is_due(batch, stream, &w->last)) ? wnw__bridge_compress_last(b) : WNW_OK;
     if (rc != WNW_OK)
-        tell(w, rc);
+        warn_once(w, rc);
     return WNW_OK;
 }
 
@@ -200,10 +201,10 @@ static int look_at(struct wnw__bridge_backend *b, const struct batch *batch)
     struct wnw__bridge_row at = {.cell = -1};
     for (int32_t s = 0; s < batch->n_stream; s++)
         for (int32_t row = 0; row < batch->n_row; row++) {
-            const bool alone = is_alone(batch, s, row);
-            if (w->by_itself && (alone || (w->chunk > 0 && !follows(batch, s, row))))
-                WNW_TRY(compress_before(b, batch, s, row, alone));
-            note_row(batch, s, row, alone);
+            const bool single_row = is_single_row(batch, s, row);
+            if (w->by_itself && (single_row || (w->chunk > 0 && !follows(batch, s, row))))
+                WNW_TRY(compress_before(b, batch, s, row, single_row));
+            note_row(batch, s, row, single_row);
             if (w->tracks) {
                 at = place_of(batch, s, row, &at);
                 WNW_TRY(
@@ -256,7 +257,7 @@ static void note_missed(const struct ggml_tensor *node)
     c->unobserved = c->unobserved || !c->note;
     for (int64_t i = 0; c->note && c->n_cell == t->n_cell && i < wnw__bridge_store_rows(node); i++)
         c->note[wnw__bridge_store_cell(node, i)] =
-            (struct wnw__bridge_note){.order = ++c->n_written, .unobserved = true};
+            (struct wnw__bridge_note){.write_order = ++c->n_written, .unobserved = true};
 }
 
 /* Looks at the rows that a store writes, the first of its cache in a graph. */
@@ -368,8 +369,8 @@ static const char *why_plain(const struct wnw__bridge_backend *b, const struct w
     return line;
 }
 
-/* Says why a policy has nothing to act on, where that is so of the whole model and not of the current graph. */
-static void tell_nothing(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+/* Warns that a policy has no layer to act on, if that holds for the whole model and not only for the current graph. */
+static void warn_no_layers(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const struct wnw__bridge_layer *plain = NULL;
     int32_t n_sliding = 0;
@@ -390,7 +391,7 @@ static void tell_nothing(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
     const int rc =
         wnw__fail(WNW_E_UNSUPPORTED, "%s has nothing to act on: %s",
                   b->watch.automatic ? b->watch.automatic : wnw__policy_name(b->watch.policy), why);
-    tell(&b->watch, rc);
+    warn_once(&b->watch, rc);
 }
 
 const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backend *b,
@@ -412,7 +413,7 @@ static int watch(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, const
     WNW_TRY(wnw__bridge_sites_find(b, graph));
     WNW_TRY(wnw__bridge_record_begin(b));
     if (b->watch.n_site == 0)
-        tell_nothing(b, graph);
+        warn_no_layers(b, graph);
     return store ? look_at_store(b, graph, store) : WNW_OK;
 }
 
@@ -429,7 +430,7 @@ void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *
     b->watch.last.n = 0; /* it would be the sequence of an earlier batch */
     if (store)
         note_missed(store);
-    tell(&b->watch, rc);
+    warn_once(&b->watch, rc);
 }
 
 void wnw__bridge_watch_fail(struct wnw__bridge_backend *b)

@@ -50,8 +50,8 @@ static void decide(struct wnw__wrap_look *look)
             look->flash[i].layer->kind = WNW_BRIDGE_PLAIN;
 }
 
-/* Counts the layers that the graph decides about, and tells of them once. */
-static void tell(struct wnw__bridge_backend *b, struct wnw__wrap_look *look)
+/* Counts the layers that the graph decides about, and logs them once. */
+static void log_layers(struct wnw__bridge_backend *b, struct wnw__wrap_look *look)
 {
     int32_t n_ragged = 0, n_plain = 0;
     const struct ggml_tensor *unknown_node = NULL;
@@ -143,7 +143,7 @@ static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
     if (rc != WNW_OK)
         return rc;
     decide(look);
-    tell(b, look);
+    log_layers(b, look);
     return WNW_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "serve/real.h"
+#include "serve/libllama_real.h"
 
 #include "serve/config.h"
 

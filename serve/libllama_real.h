@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The libraries' own functions. This program defines functions of the same names, which call them (calls.c, connections.cpp). */
-#ifndef WNW_SERVE_REAL_H
-#define WNW_SERVE_REAL_H
+#ifndef WNW_SERVE_LIBLLAMA_REAL_H
+#define WNW_SERVE_LIBLLAMA_REAL_H
 
 #ifdef __cplusplus
 extern "C" {

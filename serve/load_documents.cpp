@@ -2,10 +2,10 @@
 // Documents are read as a client would have them read, by the server's own routes, so that templates, options of the server and batches are
 // what requests meet; stored ones are loaded when a slot is restored from them. The thread begins when the server's loop does and
 // ends before it is cleaned up.
-#include "serve/ask.hpp"
 #include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/documents.h"
+#include "serve/internal_requests.hpp"
 #include "serve/parks.h"
 #include "serve/slots.h"
 #include "serve/start.hpp"
@@ -122,17 +122,17 @@ bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
 {
     char why[SERVE_TEXT] = "";
     serve_ask asked{};
-    asked.want = serve_settings()->want;
+    asked.keep_rule = serve_settings()->keep_rule;
     if (serve_document_is_stored(d)) // nothing is read, and what was stored is taken as it is
-        serve_want_set(&asked.want, "full", nullptr);
-    asked.want.n_protected = serve_document_n_header(d);
+        serve_keep_rule_set(&asked.keep_rule, "full", nullptr);
+    asked.keep_rule.n_protected = serve_document_n_header(d);
     asked.reuse = SERVE_REUSE_NEVER;
     asked.key = "";
     asked.slot = -1;
     asked.n_slots = 1;
     asked.n_prompt = n_prompt;
     asked.stores = serve_document_is_stored(d) ? 0 : d + 1;
-    asked.gone = is_stopping;
+    asked.client_left = is_stopping;
     serve_answer answer = serve_slots_claim(&asked, &claim, why);
     while (answer == SERVE_BUSY && !is_ending()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));

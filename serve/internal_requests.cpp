@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "serve/ask.hpp"
+#include "serve/internal_requests.hpp"
 
 #include "serve/bodies.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Requests that the server makes of itself, of its own routes.
-#ifndef WNW_SERVE_ASK_HPP
-#define WNW_SERVE_ASK_HPP
+#ifndef WNW_SERVE_INTERNAL_REQUESTS_HPP
+#define WNW_SERVE_INTERNAL_REQUESTS_HPP
 
 #include "serve/slots.h"
 
@@ -58,18 +58,18 @@ struct request {
     request(const request &) = delete;
     request &operator=(const request &) = delete;
 };
-// For serve_ask.gone, of a server_http_req: whether its client has left, or the server ends.
+// For serve_ask.client_left, of a server_http_req: whether its client has left, or the server ends.
 bool has_left(void *req);
 
 // Slots that are given back in any case.
-struct held {
+struct claimed_slot {
     serve_claim claim;
-    explicit held(const serve_claim &c) : claim(c)
+    explicit claimed_slot(const serve_claim &c) : claim(c)
     {
     }
-    held(const held &) = delete;
-    held &operator=(const held &) = delete;
-    ~held()
+    claimed_slot(const claimed_slot &) = delete;
+    claimed_slot &operator=(const claimed_slot &) = delete;
+    ~claimed_slot()
     {
         serve_slots_release(&claim);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a slot or a document holds, token by token, as the thread that decodes sees it. */
-#ifndef WNW_SERVE_LOOK_H
-#define WNW_SERVE_LOOK_H
+#ifndef WNW_SERVE_SLOT_VIEW_H
+#define WNW_SERVE_SLOT_VIEW_H
 
 #include "serve/watched.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "serve/saved.h"
+#include "serve/slot_save.h"
 
 #include "base/err.h"
 #include "serve/borders.h"
 #include "serve/compress.h"
+#include "serve/libllama_real.h"
 #include "serve/parks.h"
-#include "serve/real.h"
 #include "serve/restores.h"
 #include "serve/stretch.h"
 
@@ -95,16 +95,18 @@ void serve_saved_open(const struct serve_watched *w)
 /* ---- Writing ---- */
 
 /* By what a slot's entries were compressed: its own, or those of the document before them; NULL: they are all there. */
-static const struct serve_want *by_of(const struct serve_watched *w, int32_t seq)
+static const struct serve_keep_rule *by_of(const struct serve_watched *w, int32_t seq)
 {
-    const struct serve_held *s = &w->held[seq];
-    return s->compressed ? &s->by : s->behind > 0 ? &w->held[w->n_slots + s->behind - 1].by : NULL;
+    const struct serve_slot_cache *s = &w->slot_cache[seq];
+    return s->compressed            ? &s->by
+           : s->document_plus_1 > 0 ? &w->slot_cache[w->n_slots + s->document_plus_1 - 1].by
+                                    : NULL;
 }
 
 static void describe(struct serve_slot_file *file, const struct serve_watched *w, int32_t seq)
 {
-    const struct serve_held *s = &w->held[seq];
-    const struct serve_want *by = by_of(w, seq);
+    const struct serve_slot_cache *s = &w->slot_cache[seq];
+    const struct serve_keep_rule *by = by_of(w, seq);
     file->entries = s->entries;
     file->n_sequence = w->sequences.of[seq].n + s->n_unknown;
     file->compressed = by != NULL;
@@ -205,7 +207,7 @@ static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *
     const int32_t n_removed = serve_watched_removed(w, seq);
     if (w->unmatched)
         n_known = REAL(llama_memory_seq_pos_max)(llama_get_memory(w->ctx), seq) + 1;
-    bool known = n_known > 0 && n_known >= w->held[seq].n_unknown;
+    bool known = n_known > 0 && n_known >= w->slot_cache[seq].n_unknown;
     *n = (size_t)(n_known + n_removed);
     if (n_removed > 0 || w->unmatched)
         ids = serve_stretch_said(w, seq, n_known + n_removed);
@@ -244,20 +246,20 @@ void serve_saved_park_all(struct serve_watched *w)
 /* ---- Reading ---- */
 
 /* What a slot holds that was read from a file: its cells are not known until it is asked. */
-static struct serve_held held_of(const struct serve_slot_file *file)
+static struct serve_slot_cache slot_cache_of(const struct serve_slot_file *file)
 {
-    struct serve_held held = {.restored = true,
-                              .n_unknown = file->n_sequence,
-                              .entries = file->entries,
-                              .n_done = file->compressed ? file->n_sequence : 0,
-                              .compressed = file->compressed != 0};
-    if (!held.compressed)
-        return held;
-    (void)serve_want_set(&held.by, file->by.recipe,
-                         NULL); /* of another version it may not be a recipe here */
-    held.by.size = file->by.size;
-    held.by.n_protected = file->by.n_protected;
-    return held;
+    struct serve_slot_cache slot_cache = {.restored = true,
+                                          .n_unknown = file->n_sequence,
+                                          .entries = file->entries,
+                                          .n_done = file->compressed ? file->n_sequence : 0,
+                                          .compressed = file->compressed != 0};
+    if (!slot_cache.compressed)
+        return slot_cache;
+    (void)serve_keep_rule_set(&slot_cache.by, file->by.recipe,
+                              NULL); /* of another version it may not be a recipe here */
+    slot_cache.by.size = file->by.size;
+    slot_cache.by.n_protected = file->by.n_protected;
+    return slot_cache;
 }
 
 static bool set_state(const struct serve_watched *w, const struct serve_slot_read *x, int32_t seq)
@@ -305,7 +307,7 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
         serve_sequences_rm(&w->sequences, seq, -1, -1); /* libllama replaces the sequence */
         serve_watched_lose(w, seq, 0);
         serve_watched_bury(w);
-        w->held[seq] = (struct serve_held){0};
+        w->slot_cache[seq] = (struct serve_slot_cache){0};
     }
     w->said[seq].n = 0;
     serve_borders_restore(w, seq, x);
@@ -313,7 +315,7 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
     if (good)
         memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
     if (!w->unmatched) {
-        w->held[seq] = good ? held_of(&x->file) : (struct serve_held){0};
+        w->slot_cache[seq] = good ? slot_cache_of(&x->file) : (struct serve_slot_cache){0};
         serve_watched_report(w, seq);
         serve_watched_tell(w, false, false);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A slot in a file and back: what llama_state_seq_save_file and _load_file do for slots of the watched context. */
-#ifndef WNW_SERVE_SAVED_H
-#define WNW_SERVE_SAVED_H
+#ifndef WNW_SERVE_SLOT_SAVE_H
+#define WNW_SERVE_SLOT_SAVE_H
 
 #include "serve/watched.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "serve/look.h"
+#include "serve/slot_view.h"
 
 #include "app/inspect_data.h"
 #include "app/json.h"
@@ -135,17 +135,20 @@ static const llama_token *ids_in(const llama_token *notes, size_t n_notes, int32
 }
 
 /* The recipe by which a sequence was compressed, or the document that it begins with. */
-static const char *policy_of(const struct serve_watched *w, const struct serve_held *s)
+static const char *policy_of(const struct serve_watched *w, const struct serve_slot_cache *s)
 {
-    const struct serve_held *d = s->behind > 0 ? &w->held[w->n_slots + s->behind - 1] : NULL;
-    return s->compressed ? serve_want_taken(&s->by) : d && d->compressed ? serve_want_taken(&d->by) : "full";
+    const struct serve_slot_cache *d =
+        s->document_plus_1 > 0 ? &w->slot_cache[w->n_slots + s->document_plus_1 - 1] : NULL;
+    return s->compressed        ? serve_keep_rule_taken(&s->by)
+           : d && d->compressed ? serve_keep_rule_taken(&d->by)
+                                : "full";
 }
 
 /* Number of the chat template's first tokens; 0: not known. The template's tokens between later turns are not marked. */
 static int32_t header_of(const struct serve_watched *w, int32_t document, int32_t seq)
 {
-    const int32_t d = document >= 0 ? document : w->held[seq].behind - 1;
-    return d >= 0 ? serve_document_n_header(d) : w->rule[seq].want.n_protected;
+    const int32_t d = document >= 0 ? document : w->slot_cache[seq].document_plus_1 - 1;
+    return d >= 0 ? serve_document_n_header(d) : w->rule[seq].keep_rule.n_protected;
 }
 
 json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot, const int32_t *notes,
@@ -164,14 +167,14 @@ json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot
                                                                                                    : NULL,
                             .n = q->n,
                             .n_header = header_of(w, document, seq),
-                            .policy = policy_of(w, &w->held[seq])};
+                            .policy = policy_of(w, &w->slot_cache[seq])};
     (void)llama_model_meta_val_str(model, "general.name", x.model, sizeof x.model);
     if (document >= 0)
         snprintf(x.name, sizeof x.name, "%s", serve_document_name(document));
     else
         snprintf(x.name, sizeof x.name, "slot %d", (int)slot);
     *why = q->n > 0 ? "no memory for the page, or layers with different numbers of heads"
-           : w->held[seq].n_unknown > 0
+           : w->slot_cache[seq].n_unknown > 0
                ? "it was restored from a file, and shows what it holds once it is asked"
            : document >= 0 ? "it is being read"
                            : "it is empty";
