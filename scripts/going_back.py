@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Goes back in conversations that lost their slot, next to llama.cpp's server.
+"""Goes back in conversations that lost their slot, in winnow's server and in llama.cpp's.
 
     scripts/going_back.py MODEL.gguf... [--csv FILE]
 
