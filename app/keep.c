@@ -235,7 +235,7 @@ static int load_profile(struct app_keep *keep, struct app_text *remarks, const s
     const bool wants = needs.flags & WNW_NEED_PROFILE;
     const uint32_t for_masks = wnw_heads_profiles(of->args->mask_heads);
     const bool policy_lacks = !for_masks || (wants && needs.profiles & for_masks);
-    char user[96], *own;
+    char user[96], *own = NULL;
     snprintf(user, sizeof user, "%s %.60s", policy_lacks ? "policy" : "--mask-heads",
              policy_lacks ? name_of(keep, of->args, &own) : of->args->mask_heads);
     wnw_free(own);
