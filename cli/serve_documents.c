@@ -19,7 +19,7 @@ int cli_serve_documents_check(const struct app_list *documents)
 {
     for (int i = 0; i < documents->n; i++) {
         const char *eq = strchr(documents->s[i], '=');
-        if (!eq || eq == documents->s[i] || strchr(documents->s[i], '\n'))
+        if (!eq || eq == documents->s[i] || !eq[1] || strchr(documents->s[i], '\n'))
             return app_fail(APP_BAD_INPUT, "--document %s: it is NAME=FILE", documents->s[i]);
         if (access(eq + 1, R_OK) != 0)
             return app_fail(APP_BAD_INPUT, "--document %s: cannot read %s: %s", documents->s[i], eq + 1,

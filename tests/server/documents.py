@@ -192,6 +192,7 @@ refuses("a document that does not fit", "bytes", "--policy", "keydiff", "--kv-by
 refuses("three whole ones", "document d2: ", "--policy", "keydiff", "--budget", "2000", "--kv-bytes", str(cap), *[x for pair in many[:3] for x in pair])
 refuses("one that is longer than the context", "context", "--document", f"huge={path('huge.txt', words(4000, 3))}")
 refuses("a file that is not there", "No such file", "--document", "x=/no/such/file")
+refuses("a document without a file", "NAME=FILE", "--document", "x=")
 refuses("an empty one", "empty", "--document", f"x={path('empty.txt', ' ')}")
 refuses("two of one name", "two of that name", "--document", f"x={long}", "--document", f"x={short}")
 refuses("no text", "UTF-8", "--document", f"x={model}")
