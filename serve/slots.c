@@ -46,6 +46,7 @@ void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_re
     struct serve_slots *all = serve_slots_lock();
     all->n_slots = n_slots < SERVE_MAX_SLOTS ? n_slots : SERVE_MAX_SLOTS;
     all->row_bytes = room->row_bytes;
+    all->uncut_bytes = room->uncut_bytes;
     all->row_entries = room->row_entries;
     all->n_cells = room->n_cells;
     all->n_batch = room->n_batch;

@@ -63,7 +63,8 @@ static int64_t kept_of(const struct serve_keep_rule *keep_rule, int64_t n)
 {
     const int64_t header = keep_rule->n_protected < n ? keep_rule->n_protected : n;
     const double share = (double)(n - header) * (1 - keep_rule->size.ratio);
-    const int64_t size = keep_rule->size.kind == WNW_SIZE_BUDGET ? keep_rule->size.budget : (int64_t)share + 1;
+    const int64_t size =
+        keep_rule->size.kind == WNW_SIZE_BUDGET ? keep_rule->size.budget : (int64_t)share + 1;
     const int64_t kept = header + size;
     return kept < n ? kept : n;
 }
@@ -73,7 +74,8 @@ static uint64_t peak_of_chunks(const struct serve_slots *all, const struct serve
 {
     const int64_t kept = kept_of(&ask->keep_rule, ask->n_prompt), most = kept + chunk + all->n_batch;
     const int64_t n = most < ask->n_prompt ? most : ask->n_prompt;
-    return (uint64_t)(n + ask->n_predict * ask->n_slots) * all->row_bytes;
+    return (uint64_t)(n + ask->n_predict * ask->n_slots) * all->row_bytes +
+           (uint64_t)(ask->n_prompt - n) * all->uncut_bytes;
 }
 
 /* Bytes that a request could have if there were no other. */
@@ -98,7 +100,8 @@ static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve
 int32_t serve_slots_chunk(const struct serve_slots *all, const struct serve_ask *ask)
 {
     const int32_t chunk = serve_settings()->chunk;
-    const bool sized = ask->keep_rule.size.kind == WNW_SIZE_BUDGET || ask->keep_rule.size.kind == WNW_SIZE_RATIO;
+    const bool sized =
+        ask->keep_rule.size.kind == WNW_SIZE_BUDGET || ask->keep_rule.size.kind == WNW_SIZE_RATIO;
     if (chunk == 0 || !ask->keep_rule.chunks || !sized || ask->stores > 0 || ask->visits || !all->by_request)
         return 0;
     return chunk > 0 ? chunk : chunk_that_fits(all, ask);

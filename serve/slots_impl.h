@@ -38,7 +38,7 @@ struct serve_slots {
     int32_t n_slots, row_entries, n_cells, n_batch, n_vocab;
     struct serve_lost *moving;    /* conversations that are being parked, by next_moving */
     struct serve_waiter *waiting; /* in the order in which they came */
-    uint64_t row_bytes, query_numbers, clock;
+    uint64_t row_bytes, uncut_bytes, query_numbers, clock;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
     uint64_t most_text;
     int32_t most,

@@ -271,6 +271,7 @@ static struct serve_room room_of(const struct serve_watched *w)
         const bool window = slides(w, &l);
         room.window_bytes += window ? row_of(&l) * (uint64_t)l.n_cells : 0;
         room.row_bytes += window ? 0 : row_of(&l);
+        room.uncut_bytes += !window && l.sliding ? row_of(&l) : 0;
         room.row_entries += window ? 0 : l.n_heads;
     }
     return room;

@@ -8,7 +8,7 @@ for i in $(seq 1 12); do echo "The keeper of tower $i is called Name$i and has $
 made=$work/made
 mkdir "$made"
 good 'stored' compress -m "$model" --policy keydiff --ratio 0.6 -f "$work/doc.txt" -o "$work/doc.wkv"
-good 'exported' export "$work/doc.wkv" --slot "$work/slot" -m "$model" && head -c 13 "$work/slot" | grep -q 'winnow slot 4' || fail 'no slot'
+good 'exported' export "$work/doc.wkv" --slot "$work/slot" -m "$model" && head -c 13 "$work/slot" | grep -q 'winnow slot 5' || fail 'no slot'
 cp "$work/slot" "$work/first"
 chmod 640 "$work/slot"
 good 'again' export "$work/doc.wkv" --slot "$work/slot" -m "$model"

@@ -679,6 +679,10 @@ static void null_sessions(void **state)
     assert_null_refused(wnw_generate(NULL, good, NULL, NULL));
     assert_null_refused(wnw_generate(&said, NULL, NULL, NULL));
     assert_null_refused(wnw_generate(&said, good, NULL, NULL));
+    const wnw_decoder by = wnw_decoder_default();
+    assert_null_refused(wnw_generate_by(NULL, &by, NULL, NULL));
+    assert_null_refused(wnw_generate_by(&said, NULL, NULL, NULL));
+    assert_null_refused(wnw_generate_by(&said, &by, NULL, NULL));
     wnw_generated_clear(&said);
     wnw_generated_clear(NULL);
     const wnw_prompt lacks_tokens = {.n_suffix = 1};

@@ -183,6 +183,9 @@ class OtherVersion:
                 if changes and len(data) > 8:  # the size of the answer comes before the version
                     data, changes = data[:8] + bytes([data[8] + 1]) + data[9:], False
                 to.sendall(data)
+        # The other direction may still wait on it: only this ends the connection, and the worker serves one at a time.
+        with contextlib.suppress(OSError):
+            to.shutdown(socket.SHUT_RDWR)
         to.close()
 
 

@@ -158,7 +158,7 @@ with serve("--ratio", "0.8", "--slots", "1", "--document", f"long={long}") as s:
     check("a question's stays", kv(s)["slots"][0]["taken"] == "keydiff-values-sampled:last=32,room=0.5", kv(s)["slots"][0])
 
 # The cap counts documents, and what does not fit is said at start.
-with serve("--policy", "keydiff", "--budget", "200", "--slots", "2", "--kv-bytes", str(3300 * ROW), "--document", f"long={long}") as s:
+with serve("--policy", "keydiff", "--budget", "200", "--slots", "2", "--kv-bytes", str(3300 * ROW), "--evict", "end", "--document", f"long={long}") as s:
     r = chat(s, user("who"), winnow=named)
     check("a request behind it needs room for itself", r.status == 200, r.text)
     r = s.ask("/completion", {"prompt": ids(3150, 5), "n_predict": 10})
