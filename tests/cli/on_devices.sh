@@ -18,6 +18,14 @@ for _ in $(seq 100); do
     sleep 0.2
 done
 
+# Several threads ask the gates of the default policy, and keep their scores.
+demo=$models/smollm2-135m.gguf
+need_file "$demo"
+head -c 3000 examples/document.txt >"$work/demo.txt"
+for times in 1 2 3; do
+    good "gates by several threads, $times" run -m "$demo" --devices cpu -t 4 -f "$work/demo.txt" -p 'Who?' --ratio 0.75 -n 1
+done
+
 # alike NAME OPTIONS...: the perplexity after compressing is the session's, but for rounding, and as much is kept.
 alike() {
     local name=$1

@@ -290,6 +290,8 @@ int wnw__wrap_watch_end(struct wnw__wrap_watched *watched, struct wnw__bridge_ba
 /* Functions of struct wnw__bridge_far (wrap/wrap_mirror.c). */
 int wnw__wrap_mirror_begin(struct wnw__bridge_backend *b, struct wnw__bridge_cache *c);
 int wnw__wrap_mirror_end(struct wnw__bridge_backend *b, int rc, bool written);
+/* Makes memory for the scores of a layer, before several threads keep some. Without memory none are kept. */
+void wnw__wrap_need_gates(const struct wnw__bridge_layer *l);
 void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride);
 /* Forgets what was kept of n cells, counted over all streams. */
 void wnw__wrap_renew(const struct wnw__bridge_layer *l, int64_t cell, int64_t n);

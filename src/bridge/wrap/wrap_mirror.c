@@ -27,6 +27,11 @@ static float *need_numbers(const struct wnw__bridge_layer *l, float **numbers, f
     return *numbers;
 }
 
+void wnw__wrap_need_gates(const struct wnw__bridge_layer *l)
+{
+    (void)need_numbers(l, &l->wrap->gate, NAN);
+}
+
 void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride)
 {
     float *to = need_numbers(l, &l->wrap->gate, NAN);

@@ -199,6 +199,7 @@ static void take(struct wnw__bridge_backend *b, const struct tap *tap, struct gg
         break;
     case INPUT:
         a.node.src[0] = host;
+        wnw__wrap_need_gates(tap->site->layer);
         wnw__parallel(wnw__bridge_pool(b), a.n, ask_part, &a);
         break;
     }
