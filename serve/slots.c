@@ -236,7 +236,8 @@ void serve_slots_report(int32_t slot, const struct serve_content *content)
 {
     struct serve_slots *all = serve_slots_lock();
     struct serve_slot *s = &all->slot[slot];
-    const bool now = content->compressed_by && !s->compressed;
+    /* A prompt that is compressed while it is read takes more until it has ended. */
+    const bool now = content->compressed_by && !content->reading && (!s->compressed || s->reading);
     s->n_tokens = content->n_tokens;
     s->entries = content->entries;
     s->document_plus_1 = content->document_plus_1;
