@@ -137,10 +137,8 @@ static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *us
 
 static int set_profiles(struct app_sequence *s, const char *list)
 {
-    char *path;
-    int rc = list && *list ? wnw_profile_next(&path, &list) : WNW_OK;
-    if (!list || !*list)
-        return WNW_OK;
+    char *path = NULL;
+    int rc = list ? wnw_profile_next(&path, &list) : WNW_OK;
     while (rc == WNW_OK && path) {
         rc = wnw_bridge_set_profile(s->cache, path);
         wnw_free(path);

@@ -45,15 +45,22 @@ static void refuse_value(const char *variable, const char *form)
     serve_refuse_input(line);
 }
 
-/* A whole number from 1 that a variable holds, as the command's option of its name takes it; 0 where it is not set. */
+/* A whole number that a variable holds, as the command's option of its name takes it; `missing` where it is not set. */
+static int64_t number_of(const char *variable, bool (*parse)(int64_t *, const char *), int64_t least,
+                         int64_t most, int64_t missing, const char *form)
+{
+    const char *text = getenv(variable);
+    int64_t n = missing;
+    if (text && *text && (!parse(&n, text) || n < least || n > most))
+        refuse_value(variable, form);
+    return n;
+}
+
+/* The same for numbers from 1; 0 where it is not set. */
 static int64_t whole_of(const char *variable, bool (*parse)(int64_t *, const char *), int64_t most,
                         const char *form)
 {
-    const char *text = getenv(variable);
-    int64_t n = 0;
-    if (text && *text && (!parse(&n, text) || n < 1 || n > most))
-        refuse_value(variable, form);
-    return n;
+    return number_of(variable, parse, 1, most, 0, form);
 }
 
 static void read_size(wnw_size *size)
@@ -72,29 +79,13 @@ static void read_size(wnw_size *size)
         refuse_value("WINNOW_SERVE_RATIO", "a number of at least 0 and less than 1");
 }
 
-/* The command has parsed it. */
-static int32_t chunk_of(const char *variable)
-{
-    const char *text = getenv(variable);
-    int64_t n = -1;
-    if (text && *text && (!app_parse_int(&n, text) || n < 0 || n > INT32_MAX))
-        refuse_value(variable, "a whole number from 0 to 2147483647");
-    return (int32_t)n;
-}
-
 /* ---- Parked prompts ---- */
 
 #define BYTES_FORM "a whole number of bytes from 0 to 4294967296G; K, M or G after it are powers of 1024"
 
 static uint64_t bytes_of(const char *variable, uint64_t missing)
 {
-    const char *text = getenv(variable);
-    int64_t n = 0;
-    if (!text || !*text)
-        return missing;
-    if (!app_parse_bytes(&n, text) || n < 0 || n > MOST_CAP)
-        refuse_value(variable, BYTES_FORM);
-    return (uint64_t)n;
+    return (uint64_t)number_of(variable, app_parse_bytes, 0, MOST_CAP, (int64_t)missing, BYTES_FORM);
 }
 
 /* An eighth of the machine's memory, 4 GiB at most. */
@@ -257,7 +248,9 @@ static void read_environment(struct serve_config *config)
     config->cap = (uint64_t)whole_of("WINNOW_SERVE_KV_BYTES", app_parse_bytes, MOST_CAP,
                                      "a whole number of bytes from 1 to 4294967296G; K, M or G after it are "
                                      "powers of 1024");
-    config->chunk = WNW_SERVE_ROUTES ? chunk_of("WINNOW_SERVE_CHUNK") : 0;
+    config->chunk = WNW_SERVE_ROUTES ? (int32_t)number_of("WINNOW_SERVE_CHUNK", app_parse_int, 0, INT32_MAX,
+                                                          -1, "a whole number from 0 to 2147483647")
+                                     : 0;
     const char *documents = text_of("WINNOW_SERVE_DOCUMENTS");
     config->profiles = text_of("WINNOW_PROFILE");
     config->fingerprint = text_of("WINNOW_SERVE_FINGERPRINT");

@@ -2,12 +2,13 @@
 /* The cap on keys and values over all slots: counted before anything is read. */
 #include "serve/documents.h"
 #include "serve/slots_impl.h"
+#include "serve/turns.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Tokens of a chunk where none was given, and the fewest. */
-enum { USUAL_CHUNK = 512, LEAST_CHUNK = 128 };
+/* Tokens of a chunk where none was given. */
+enum { USUAL_CHUNK = 512 };
 
 /* What is observed while a request is read: for the server's own rule, for requests that have slots, and for itself. */
 static uint32_t needs_beside(const struct serve_slots *all)
@@ -92,7 +93,7 @@ static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve
     if (serve_settings()->cap == 0 || peak_of_whole(all, ask) <= most)
         return 0;
     int32_t chunk = USUAL_CHUNK;
-    while (chunk > LEAST_CHUNK && peak_of_chunks(all, ask, chunk) > most)
+    while (chunk > SERVE_LEAST_NEW && peak_of_chunks(all, ask, chunk) > most)
         chunk /= 2;
     return chunk;
 }

@@ -4,10 +4,8 @@
 import random
 import sys
 import tempfile
-import threading
-import time
 
-from llama_server import TINY, Server, at_once, check, finish, ids, until
+from llama_server import TINY, Most, Server, at_once, check, finish, ids, until
 
 winnow = sys.argv[1]
 CHAT = f"{TINY}/chat/smollm2.gguf"
@@ -24,25 +22,6 @@ def kv(s):
 
 def words(n, seed):
     return " ".join(f"w{x}" for x in ids(n, seed))
-
-
-class Most:
-    """The most bytes that a server has said, asked all the time."""
-
-    def __init__(self, server):
-        self.server, self.bytes, self.on = server, 0, True
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self):
-        while self.on:
-            self.bytes = max(self.bytes, kv(self.server)["bytes"])
-            time.sleep(0.005)
-
-    def end(self):
-        self.on = False
-        self.thread.join()
-        return self.bytes
 
 
 def erase(s, slots=4):

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from llama_server import TINY, Server, check, finish, ids
+from llama_server import TINY, Most, Server, check, finish, ids
 
 winnow = sys.argv[1]
 MODEL = f"{TINY}/tiny-llama.gguf"
@@ -22,24 +22,6 @@ def kv(s):
 
 def ask(s, prompt, n_predict=4, **more):
     return s.ask("/completion", {"prompt": prompt, "n_predict": n_predict, "ignore_eos": True, **more})
-
-
-class Most:
-    """The most bytes that a server has said, asked all the time."""
-
-    def __init__(self, server):
-        self.server, self.bytes, self.on = server, 0, True
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self):
-        while self.on:
-            self.bytes = max(self.bytes, kv(self.server)["bytes"])
-
-    def end(self):
-        self.on = False
-        self.thread.join()
-        return self.bytes
 
 
 with serve("--policy", "full") as s:

@@ -185,3 +185,21 @@ def ids(n, seed, first=20, n_kind=200):
         x = (x * 1103515245 + 12345) % 2147483648
         out.append(first + x // 65536 % n_kind)
     return out
+
+
+class Most:
+    """The most bytes of keys and values that a server of winnow has said, asked all the time."""
+
+    def __init__(self, server):
+        self.server, self.bytes, self.on = server, 0, True
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while self.on:
+            self.bytes = max(self.bytes, self.server.ask("/winnow/kv").json["bytes"])
+
+    def end(self):
+        self.on = False
+        self.thread.join()
+        return self.bytes
