@@ -75,8 +75,10 @@ static uint64_t peak_of_chunks(const struct serve_slots *all, const struct serve
 {
     const int64_t kept = kept_of(&ask->keep_rule, ask->n_prompt), most = kept + chunk + all->n_batch;
     const int64_t n = most < ask->n_prompt ? most : ask->n_prompt;
+    const uint32_t before = needs_beside(all);
     return (uint64_t)(n + ask->n_predict * ask->n_slots) * all->row_bytes +
-           (uint64_t)(ask->n_prompt - n) * all->uncut_bytes;
+           (uint64_t)(ask->n_prompt - n) * all->uncut_bytes +
+           peak_of_others(all, before, before | ask->keep_rule.needs);
 }
 
 /* Bytes that a request could have if there were no other. */
