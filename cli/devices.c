@@ -2,6 +2,7 @@
 #include "cli/devices.h"
 
 #include "app/console.h"
+#include "cli/backend_library.h"
 #include "winnow_bridge.h"
 
 #include <ggml-backend.h>
@@ -111,6 +112,7 @@ int cli_devices_make(struct cli_devices *d, const struct cli_args *args, const c
         return args->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                             : APP_OK;
     unsetenv("WINNOW_DEVICES"); /* the option counts */
+    cli_backend_name_modules();
     const int made = wnw_bridge_wrap(args->devices);
     if (made != WNW_OK)
         return app_fail_status(made);

@@ -177,7 +177,7 @@ static float *logits_of(const char *path, const char *device, enum way way, int3
         decode(&t, N_PROMPT + i, 1, logits + (int64_t)i * t.n_vocab);
     if (w && way == HIDDEN)
         assert_cmp(bytes_of(&t), ==, before);
-    if (w && way == DROPPED)
+    if (w && way == DROPPED && pad < N_PROMPT / 4) /* a GPU's heads have steps of about the whole prompt */
         assert_cmp(bytes_of(&t), <, before);
     decode(&t, N_PROMPT + N_SINGLE, N_BATCH, logits + (int64_t)N_SINGLE * t.n_vocab);
     *n_vocab = t.n_vocab;
