@@ -24,8 +24,8 @@ static void add_box(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
         for (int32_t e = x->from[1]; e < x->to[1]; e++)
             for (int32_t p = x->from[2]; p < x->to[2]; p++) {
                 const int64_t i = (int64_t)wnw__risk_cell(g, il, e, p) * b->n_action + action;
-                *n += b->n[i];
-                *sum += b->sum[i];
+                *n += b->of[i].n;
+                *sum += b->of[i].sum;
             }
 }
 
@@ -64,63 +64,43 @@ void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *
 
 const char *const wnw__risk_from[] = {"cell", "layer", "all", NULL};
 
-/* Chooses among the prompts of larger parts: cell c belongs to part c / size. choice[n_cell] and *n_prompt, which the
- * caller frees, are those of the part. */
+/* Gives cells with fewer than `least` prompts the choice of the part of the grid that they belong to, where that has `enough`:
+ * cell c belongs to part c / size. */
 static int choose_in_parts(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t size,
-                           int32_t *choice, int64_t **n_prompt)
+                           int64_t least, int64_t enough, enum wnw__risk_from part_is, int32_t *choice,
+                           uint8_t *from)
 {
-    const int32_t n_part = b->n_cell / size;
     struct wnw__bandit_rule of_part = *rule;
-    struct wnw__bandit part = {0};
-    int32_t *to = malloc((size_t)b->n_cell * sizeof *to);
+    struct wnw__bandit part;
     of_part.mean = NULL;
-    for (int32_t c = 0; to && c < b->n_cell; c++)
-        to[c] = c / size;
-    *n_prompt = NULL;
-    int rc = to ? wnw__bandit_gather(&part, b, to, n_part)
-                : wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
-    if (rc == WNW_OK) {
-        wnw__bandit_choose(&part, &of_part, choice);
-        *n_prompt = part.n_prompt; /* taken over */
-        part.n_prompt = NULL;
-        for (int32_t c = b->n_cell - 1; c >= 0;
-             c--) /* parts come first, so that this spreads them in place */
-            choice[c] = choice[to[c]];
-    }
-    free(to);
+    WNW_TRY(wnw__bandit_gather(&part, b, size));
+    int32_t *best = malloc((size_t)part.n_cell * sizeof *best);
+    if (best)
+        wnw__bandit_choose(&part, &of_part, best);
+    for (int32_t c = 0; best && c < b->n_cell; c++)
+        if (b->n_prompt[c] < least && part.n_prompt[c / size] >= enough) {
+            from[c] = (uint8_t)part_is;
+            choice[c] = best[c / size];
+        }
     wnw__bandit_free(&part);
-    return rc;
+    if (!best)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
+    free(best);
+    return WNW_OK;
 }
 
 int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
                      const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from)
 {
-    const int32_t n_row = g->n_entropy * g->n_ppl;
-    int32_t *of_layer = malloc((size_t)b->n_cell * sizeof *of_layer),
-            *of_all = malloc((size_t)b->n_cell * sizeof *of_all);
-    int64_t *in_layer = NULL, *in_all = NULL;
-    int rc =
-        of_layer && of_all ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
-    if (rc == WNW_OK)
-        rc = choose_in_parts(b, rule, n_row, of_layer, &in_layer);
-    if (rc == WNW_OK)
-        rc = choose_in_parts(b, rule, b->n_cell, of_all, &in_all);
-    if (rc == WNW_OK)
-        wnw__bandit_choose(b, rule, choice);
-    for (int32_t c = 0; rc == WNW_OK && c < b->n_cell; c++) {
+    wnw__bandit_choose(b, rule, choice);
+    for (int32_t c = 0; c < b->n_cell; c++)
         from[c] = WNW_FROM_CELL;
-        if (b->n_prompt[c] < least) {
-            from[c] = in_layer[c / n_row] >= least ? WNW_FROM_LAYER : WNW_FROM_ALL;
-            choice[c] = from[c] == WNW_FROM_LAYER ? of_layer[c] : of_all[c];
-        }
+    WNW_TRY(choose_in_parts(b, rule, b->n_cell, least, 0, WNW_FROM_ALL, choice, from));
+    WNW_TRY(choose_in_parts(b, rule, g->n_entropy * g->n_ppl, least, least, WNW_FROM_LAYER, choice, from));
+    for (int32_t c = 0; c < b->n_cell; c++)
         if (choice[c] < 0)
             choice[c] = b->reference;
-    }
-    free(of_layer);
-    free(of_all);
-    free(in_layer);
-    free(in_all);
-    return rc;
+    return WNW_OK;
 }
 
 /* ---- Bins ---- */
