@@ -109,6 +109,24 @@ static int resolve(struct wnw__compiling *w, const struct effort *e)
     return WNW_OK;
 }
 
+/* Names settings that have one value, at their places among the options. So the file of a calibration has the settings, and
+ * the bytes, of the tables that ship. */
+static int set_fixed(struct wnw__compiling *w)
+{
+    static const char *const rows[][2] = {
+        {"head_low", "0.85"},       {"head_high", "1.15"}, {"head_step", "0.0"},   {"tau_low", "0.25"},
+        {"tau_high", "1.0"},        {"tau_step", "0.0"},   {"cell_prompts", NULL}, {"conservatism", NULL},
+        {"logging", "\"uniform\""}, {"penalty", NULL},     {"guard", NULL},        {"accept", NULL},
+        {"smooth", "false"},        {"monotone", "false"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *v = rows[i][1] ? json_loads(rows[i][1], JSON_DECODE_ANY, NULL)
+                               : json_incref(json_object_get(w->c->settings, rows[i][0]));
+        json_object_del(w->c->settings, rows[i][0]);
+        WNW_TRY(wnw__calibrate_set(w->c, rows[i][0], v));
+    }
+    return WNW_OK;
+}
+
 /* The lengths that leave something to drop and fit the context, to out[4]. E_RANGE: there is none. */
 static int find_lengths(const struct wnw__compiling *w, const struct effort *e, int32_t *out, int32_t *n)
 {
@@ -203,6 +221,7 @@ static int compile(struct wnw__compiling *w)
     const struct effort *e = &efforts[w->c->params.effort];
     int32_t lengths[4], n_lengths;
     WNW_TRY(resolve(w, e));
+    WNW_TRY(set_fixed(w));
     WNW_TRY(check(w));
     WNW_TRY(find_layers(w));
     WNW_TRY(find_lengths(w, e, lengths, &n_lengths));
