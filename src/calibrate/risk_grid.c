@@ -48,11 +48,10 @@ void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *
 
 const char *const wnw__risk_from[] = {"cell", "layer", "all", NULL};
 
-/* Gives cells with fewer than `least` prompts the choice of the part of the grid that they belong to, where that has `enough`:
+/* Gives cells with fewer than `least` prompts the choice of the part of the grid that they belong to, where that has them too:
  * cell c belongs to part c / size. */
 static int choose_in_parts(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t size,
-                           int64_t least, int64_t enough, enum wnw__risk_from part_is, int32_t *choice,
-                           uint8_t *from)
+                           int64_t least, bool all, int32_t *choice, uint8_t *from)
 {
     struct wnw__bandit_rule of_part = *rule;
     struct wnw__bandit part;
@@ -62,8 +61,8 @@ static int choose_in_parts(const struct wnw__bandit *b, const struct wnw__bandit
     if (best)
         wnw__bandit_choose(&part, &of_part, best);
     for (int32_t c = 0; best && c < b->n_cell; c++)
-        if (b->n_prompt[c] < least && part.n_prompt[c / size] >= enough) {
-            from[c] = (uint8_t)part_is;
+        if (b->n_prompt[c] < least && (all || part.n_prompt[c / size] >= least)) {
+            from[c] = all ? WNW_FROM_ALL : WNW_FROM_LAYER;
             choice[c] = best[c / size];
         }
     wnw__bandit_free(&part);
@@ -79,8 +78,8 @@ int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b
     wnw__bandit_choose(b, rule, choice);
     for (int32_t c = 0; c < b->n_cell; c++)
         from[c] = WNW_FROM_CELL;
-    WNW_TRY(choose_in_parts(b, rule, b->n_cell, least, 0, WNW_FROM_ALL, choice, from));
-    WNW_TRY(choose_in_parts(b, rule, g->n_entropy * g->n_ppl, least, least, WNW_FROM_LAYER, choice, from));
+    WNW_TRY(choose_in_parts(b, rule, b->n_cell, least, true, choice, from));
+    WNW_TRY(choose_in_parts(b, rule, g->n_entropy * g->n_ppl, least, false, choice, from));
     for (int32_t c = 0; c < b->n_cell; c++)
         if (choice[c] < 0)
             choice[c] = b->reference;
