@@ -1401,6 +1401,7 @@ FUNCTIONS = {
     "wnw_bridge_set_chunk": (c_int, [POINTER(wnw_bridge), c_int32]),
     "wnw_bridge_set_policy": (c_int, [POINTER(wnw_bridge), c_char_p, POINTER(wnw_size), c_bool]),
     "wnw_bridge_set_profile": (c_int, [POINTER(wnw_bridge), c_char_p]),
+    "wnw_bridge_set_profiles": (c_int, [POINTER(wnw_bridge), c_char_p]),
     "wnw_bridge_skip_query": (c_int, [POINTER(wnw_bridge), c_int32]),
     "wnw_bridge_tell_rows": (c_int, [POINTER(wnw_bridge), CFUNCTYPE(None, POINTER(c_int32), c_int32, c_int32, c_void_p), c_void_p]),
     "wnw_bridge_unobserve": (c_int, [POINTER(wnw_bridge)]),
