@@ -389,6 +389,79 @@ void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size
     out->kept_mean = heads > 0 ? (double)entries / (double)heads : s->n_read;
 }
 
+/* ---- What heads hold ---- */
+
+/* The number, in the bridge's list, of layer il as sessions count layers: those that have a cache. -1: there is none. */
+static int32_t layer_of(const struct app_sequence *s, int32_t il)
+{
+    wnw_bridge_layer l = wnw_bridge_layer_default(), other = wnw_bridge_layer_default();
+    const int32_t n = wnw_bridge_n_layers(s->cache);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t n_before = 0;
+        if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK)
+            return -1;
+        for (int32_t k = 0; k < n; k++)
+            n_before += wnw_bridge_get_layer(s->cache, k, &other) == WNW_OK && other.layer < l.layer;
+        if (n_before == il)
+            return i;
+    }
+    return -1;
+}
+
+/* Lists the last n of the tokens that were read. */
+static int32_t list_last(const struct app_sequence *s, int32_t n, int32_t *positions)
+{
+    for (int32_t k = 0; k < n; k++)
+        positions[k] = s->n_read - n + k;
+    return n;
+}
+
+/* The numbers of the tokens whose entries are in cells[n], which ascend: positions[] ascends, too, and may be cells[]. */
+static int find_tokens(const struct app_sequence *s, const int32_t *cells, int32_t n, int32_t *positions)
+{
+    int32_t *token = malloc(((size_t)s->n_ctx + 1) * sizeof *token);
+    bool *held = calloc((size_t)s->n_read + 1, sizeof *held);
+    int32_t found = 0;
+    if (token && held) {
+        for (int32_t c = 0; c < s->n_ctx; c++)
+            token[c] = -1;
+        for (int32_t t = 0; t < s->n; t++)
+            if (s->cell[t] < s->n_ctx)
+                token[s->cell[t]] = s->n_loaded + t;
+        for (int32_t k = 0; k < n; k++)
+            if (cells[k] < s->n_ctx && token[cells[k]] >= 0)
+                held[token[cells[k]]] = true;
+        for (int32_t t = 0; t < s->n_read; t++)
+            if (held[t])
+                positions[found++] = t;
+    }
+    const bool good = token && held;
+    free(token);
+    free(held);
+    return good ? found : -1;
+}
+
+int app_sequence_head(const struct app_sequence *s, int32_t il, int32_t ih, int32_t n_swa, int32_t *positions,
+                      int32_t *n)
+{
+    wnw_bridge_layer l = wnw_bridge_layer_default();
+    const int32_t i = layer_of(s, il);
+    if (i >= 0)
+        WNW_TRY(wnw_bridge_get_layer(s->cache, i, &l));
+    if (i < 0 || !l.ragged || l.sliding) {
+        /* The next token sees itself and these. */
+        *n = list_last(s, l.sliding && n_swa - 1 < s->n_read ? n_swa - 1 : s->n_read, positions);
+        return WNW_OK;
+    }
+    int32_t n_cells, *cells = malloc(((size_t)l.n_cells + 1) * sizeof *cells);
+    if (!cells)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a head");
+    const int rc = wnw_bridge_cells(s->cache, i, 0, ih, cells, l.n_cells, &n_cells);
+    *n = rc == WNW_OK ? find_tokens(s, cells, n_cells, positions) : 0;
+    free(cells);
+    return rc == WNW_OK && *n < 0 ? wnw__fail(WNW_E_NOMEM, "no memory for the tokens of a head") : rc;
+}
+
 /* ---- Answering ---- */
 
 const float *app_sequence_logits(const struct app_sequence *s)

@@ -41,6 +41,10 @@ int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t 
 int app_sequence_rewind(struct app_sequence *s, int32_t n);
 int32_t app_sequence_n_read(const struct app_sequence *s);
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out);
+/* The positions, ascending, of the entries that head ih of layer il holds, layers counted as in sessions: positions[*n], with room for all tokens
+ * that were read. n_swa: of a layer with a sliding window, the newest that it sees. */
+int app_sequence_head(const struct app_sequence *s, int32_t il, int32_t ih, int32_t n_swa, int32_t *positions,
+                      int32_t *n);
 /* Of the last token that was read; NULL: there are none. */
 const float *app_sequence_logits(const struct app_sequence *s);
 /* What wnw_generate_by takes; the model is for texts. */

@@ -33,9 +33,10 @@ static const char *find_refused(const struct app_args *a)
 
 int cli_on_devices_check(const struct cli_args *args)
 {
-    if (!args->devices)
-        return args->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
-                            : APP_OK;
+    if (!args->app.devices)
+        return args->app.layers
+                   ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
+                   : APP_OK;
     if (args->store)
         return app_fail(APP_BAD_INPUT,
                         "documents of --store are read by sessions on the CPU; leave out --store or "
@@ -104,7 +105,7 @@ static int open_model(struct cli_on_devices *d, struct app_job *job, int64_t n_c
 int cli_on_devices_open(struct cli_on_devices *d, struct app_job *job, const struct cli_args *args,
                         int64_t n_ctx, const wnw_policy *policy)
 {
-    const int rc = cli_devices_make(&d->devices, args, job->model_path);
+    const int rc = app_devices_make(&d->devices, &args->app, job->model_path);
     return rc == APP_OK ? open_model(d, job, n_ctx, policy) : rc;
 }
 
@@ -112,7 +113,7 @@ int cli_on_devices_begin(struct cli_on_devices *d, struct app_job *job, const st
                          int64_t n_more)
 {
     job->on_devices = true;
-    int rc = cli_devices_make(&d->devices, args, job->model_path);
+    int rc = app_devices_make(&d->devices, &args->app, job->model_path);
     if (rc == APP_OK)
         rc = app_job_prepare(job);
     if (rc == APP_OK)
@@ -166,10 +167,37 @@ int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int
     return APP_OK;
 }
 
+int cli_on_devices_plan(const struct cli_on_devices *d, const struct app_job *job, wnw_plan **plan)
+{
+    const int32_t n_layer = job->info.n_layer, n_head = job->info.n_head_kv;
+    const int32_t n_read = app_sequence_n_read(d->sequence);
+    const size_t n_all = (size_t)n_layer * (size_t)n_head;
+    int32_t *room = malloc((n_all * (size_t)n_read + 1) * sizeof *room);
+    int32_t *n = calloc(n_all + 1, sizeof *n);
+    const int32_t **positions = calloc(n_all + 1, sizeof *positions);
+    int status = room && n && positions ? WNW_OK : WNW_E_NOMEM;
+    *plan = NULL;
+    for (size_t i = 0; status == WNW_OK && i < n_all; i++) {
+        int32_t *const own = room + i * (size_t)n_read;
+        status = app_sequence_head(d->sequence, (int32_t)(i / (size_t)n_head), (int32_t)(i % (size_t)n_head),
+                                   job->info.n_swa, own, &n[i]);
+        positions[i] = own;
+    }
+    if (status == WNW_OK)
+        status = wnw_plan_new(plan, n_layer, n_head, n_read, n, positions);
+    const bool no_memory = !room || !n || !positions;
+    free(room);
+    free(n);
+    free(positions);
+    return no_memory          ? app_fail(APP_FAILED, "out of memory for a keep-plan")
+           : status == WNW_OK ? APP_OK
+                              : app_fail_status(status);
+}
+
 void cli_on_devices_end(struct cli_on_devices *d)
 {
     app_sequence_free(d->sequence);
-    cli_devices_clear(&d->devices);
+    app_devices_clear(&d->devices);
     free(d->profiles.s);
     *d = (struct cli_on_devices){.sequence = NULL};
 }

@@ -1473,6 +1473,7 @@ FUNCTIONS = {
     "wnw_policy_is_full": (c_bool, [POINTER(wnw_policy)]),
     "wnw_policy_parse": (c_int, [POINTER(POINTER(wnw_policy)), c_char_p, POINTER(wnw_registry)]),
     "wnw_policy_rerotates": (c_bool, [POINTER(wnw_policy)]),
+    "wnw_policy_rewrites": (c_bool, [POINTER(wnw_policy)]),
     "wnw_policy_rule": (c_bool, [c_int32, POINTER(wnw_policy_choice)]),
     "wnw_policy_short": (c_int, [POINTER(wnw_policy), POINTER(c_char_p)]),
     "wnw_policy_string": (c_char_p, [POINTER(wnw_policy)]),
