@@ -15,6 +15,7 @@ enum { BATCH = 512, MOST_DEVICES = 64 };
 
 struct app_sequence {
     struct llama_model *model;
+    bool borrowed; /* the model is another sequence's */
     struct llama_context *ctx;
     wnw_bridge *cache;
     struct llama_batch batch;
@@ -173,6 +174,18 @@ static int begin(struct app_sequence *s, const struct app_sequence_params *p)
     return wnw_bridge_observe(s->cache, wnw_policy_string(s->policy));
 }
 
+int app_sequence_check_policy(const wnw_policy *policy, const wnw_profile *profile)
+{
+    const wnw_needs needs = wnw_policy_needs(policy);
+    if (wnw_policy_is_full(policy))
+        return WNW_OK;
+    if (needs.flags & WNW_NEED_SECOND_PASS)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the policy reads the prompt a second time, which sequences on --devices do "
+                         "not; take another, such as auto or snapkv");
+    return wnw_bridge_check_policy_on("WINNOW0", policy, profile);
+}
+
 int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params)
 {
     struct app_sequence *s = calloc(1, sizeof *s);
@@ -181,7 +194,12 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
         return wnw__fail(WNW_E_NOMEM, "no memory for a sequence");
     s->progress = params->progress;
     s->user = params->user;
-    int rc = open_model(s, params);
+    s->borrowed = params->like != NULL;
+    if (params->like) {
+        s->model = params->like->model;
+        s->n_vocab = params->like->n_vocab;
+    }
+    int rc = params->like ? WNW_OK : open_model(s, params);
     if (rc == WNW_OK)
         rc = open_context(s, params);
     if (rc == WNW_OK)
@@ -201,7 +219,7 @@ void app_sequence_free(struct app_sequence *s)
         llama_batch_free(s->batch);
     if (s->ctx)
         llama_free(s->ctx);
-    if (s->model)
+    if (s->model && !s->borrowed)
         llama_model_free(s->model);
     free(s->cell);
     free(s->logits);
@@ -381,6 +399,8 @@ void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size
         if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)
             continue;
         out->bytes += l.bytes;
+        out->n_entries += l.n_entries;
+        out->bytes_entries += (uint64_t)l.n_entries * (uint64_t)l.entry_bytes;
         const int64_t most = l.sliding && l.n_cells < s->n_read ? l.n_cells : s->n_read;
         out->bytes_full += (uint64_t)most * (uint64_t)l.n_heads * (uint64_t)l.entry_bytes;
         entries += l.sliding ? 0 : l.n_entries;

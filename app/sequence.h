@@ -9,9 +9,11 @@
 struct app_sequence;
 
 struct app_sequence_params {
-    const char *model;        /* the file that libllama opens */
-    const char *devices;      /* names of winnow's devices, with commas between */
-    const char *split;        /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
+    const char *model;   /* the file that libllama opens */
+    const char *devices; /* names of winnow's devices, with commas between */
+    struct app_sequence
+        *like;         /* takes its model and devices, and must be freed later; NULL: the model is opened */
+    const char *split; /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
     int32_t n_ctx, n_threads; /* n_threads 0: as many as there are cores */
     wnw_kv_type kv_type;
     const char *profiles;     /* files with colons between; NULL or "": none */
@@ -21,11 +23,16 @@ struct app_sequence_params {
 };
 
 struct app_sequence_size {
-    double kept_mean; /* entries per layer and KV head, layers with windows left out */
+    double kept_mean;       /* entries per layer and KV head, layers with windows left out */
+    int64_t n_entries;      /* of all heads */
+    uint64_t bytes_entries; /* of their keys and values */
     uint64_t bytes, bytes_full;
 };
 
-/* Returns a status of the library, as the functions below do. *out is released with app_sequence_free. */
+/* Whether a sequence can be compressed by the policy on devices that were made; profile as in wnw_bridge_check_policy. E_UNSUPPORTED: no.
+ * Returns a status of the library, as the functions below do. */
+int app_sequence_check_policy(const wnw_policy *policy, const wnw_profile *profile);
+/* *out is released with app_sequence_free. */
 int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params);
 void app_sequence_free(struct app_sequence *s);
 

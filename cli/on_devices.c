@@ -22,6 +22,8 @@ static const char *find_refused(const struct app_args *a)
         return "--chunk-slack";
     if (a->kv_tail > 0)
         return "--kv-tail";
+    if (a->kv_rotate && strcmp(a->kv_rotate, "on") != 0)
+        return "--kv-rotate";
     if (a->attn && strcmp(a->attn, "own") != 0)
         return "--attn";
     if (a->mask_heads)
@@ -68,14 +70,7 @@ static int list_profiles(struct cli_on_devices *d, const struct app_job *job)
 /* What the devices cannot do is refused before the model is opened on them. */
 static int check_policy(const struct app_job *job)
 {
-    const wnw_needs needs = wnw_policy_needs(job->keep.policy);
-    if (wnw_policy_is_full(job->keep.policy))
-        return APP_OK;
-    if (needs.flags & WNW_NEED_SECOND_PASS)
-        return app_fail(APP_BAD_INPUT,
-                        "the policy reads the prompt a second time, which sequences on --devices do "
-                        "not; take another, such as auto or snapkv");
-    const int status = wnw_bridge_check_policy_on("WINNOW0", job->keep.policy, job->keep.profile);
+    const int status = app_sequence_check_policy(job->keep.policy, job->keep.profile);
     if (status == WNW_E_UNSUPPORTED)
         return app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
     return status == WNW_OK ? APP_OK : app_fail_status(status);
