@@ -14,8 +14,11 @@
 enum { BATCH = 512, MOST_DEVICES = 64 };
 
 struct app_sequence {
-    struct llama_model *model;
-    bool borrowed; /* the model is another sequence's */
+    struct model {
+        struct llama_model *llama;
+        int32_t n_users; /* sequences that have it; the last one frees it */
+    } * shared;
+    struct llama_model *model; /* that of `shared` */
     struct llama_context *ctx;
     wnw_bridge *cache;
     struct llama_batch batch;
@@ -72,10 +75,14 @@ static int open_model(struct app_sequence *s, const struct app_sequence_params *
     if (llama_max_devices() > sizeof share / sizeof *share)
         return wnw__fail(WNW_E_BACKEND, "this libllama shares layers out among more devices than are known");
     read_split(share, p->split);
+    s->shared = calloc(1, sizeof *s->shared);
+    if (!s->shared)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a model");
+    s->shared->n_users = 1;
     m.devices = devices;
     m.n_gpu_layers = -1;
     m.tensor_split = p->split ? share : NULL;
-    s->model = llama_model_load_from_file(p->model, m);
+    s->model = s->shared->llama = llama_model_load_from_file(p->model, m);
     if (!s->model)
         return wnw__fail(WNW_E_BACKEND,
                          "libllama cannot open %s on %s; `winnow doctor` lists the memory of devices",
@@ -163,7 +170,13 @@ static int begin(struct app_sequence *s, const struct app_sequence_params *p)
     WNW_TRY(wnw_bridge_find(&s->cache, llama_synchronize, s->ctx));
     WNW_TRY(set_profiles(s, p->profiles));
     WNW_TRY(wnw_bridge_tell_rows(s->cache, rows_told, s));
-    s->policy = p->policy && !wnw_policy_is_full(p->policy) ? p->policy : NULL;
+    return app_sequence_set_policy(s, p->policy);
+}
+
+int app_sequence_set_policy(struct app_sequence *s, const wnw_policy *policy)
+{
+    s->policy = policy && !wnw_policy_is_full(policy) ? policy : NULL;
+    WNW_TRY(wnw_bridge_unobserve(s->cache));
     if (!s->policy)
         return WNW_OK;
     if (llama_model_is_hybrid(s->model) || llama_model_is_recurrent(s->model))
@@ -172,6 +185,23 @@ static int begin(struct app_sequence *s, const struct app_sequence_params *p)
             "the model has recurrent layers, and is compressed on devices by `winnow serve` alone: "
             "take --policy full here");
     return wnw_bridge_observe(s->cache, wnw_policy_string(s->policy));
+}
+
+static void share_model(struct app_sequence *s, const struct app_sequence *like)
+{
+    s->shared = like->shared;
+    s->shared->n_users++;
+    s->model = s->shared->llama;
+    s->n_vocab = like->n_vocab;
+}
+
+static void leave_model(struct model *shared)
+{
+    if (!shared || --shared->n_users > 0)
+        return;
+    if (shared->llama)
+        llama_model_free(shared->llama);
+    free(shared);
 }
 
 int app_sequence_check_policy(const wnw_policy *policy, const wnw_profile *profile)
@@ -194,11 +224,8 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
         return wnw__fail(WNW_E_NOMEM, "no memory for a sequence");
     s->progress = params->progress;
     s->user = params->user;
-    s->borrowed = params->like != NULL;
-    if (params->like) {
-        s->model = params->like->model;
-        s->n_vocab = params->like->n_vocab;
-    }
+    if (params->like)
+        share_model(s, params->like);
     int rc = params->like ? WNW_OK : open_model(s, params);
     if (rc == WNW_OK)
         rc = open_context(s, params);
@@ -219,8 +246,7 @@ void app_sequence_free(struct app_sequence *s)
         llama_batch_free(s->batch);
     if (s->ctx)
         llama_free(s->ctx);
-    if (s->model && !s->borrowed)
-        llama_model_free(s->model);
+    leave_model(s->shared);
     free(s->cell);
     free(s->logits);
     free(s);

@@ -9,11 +9,10 @@
 struct app_sequence;
 
 struct app_sequence_params {
-    const char *model;   /* the file that libllama opens */
-    const char *devices; /* names of winnow's devices, with commas between */
-    struct app_sequence
-        *like;         /* takes its model and devices, and must be freed later; NULL: the model is opened */
-    const char *split; /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
+    const char *model;               /* the file that libllama opens */
+    const char *devices;             /* names of winnow's devices, with commas between */
+    const struct app_sequence *like; /* its model is taken, on its devices; NULL: the model is opened */
+    const char *split;        /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
     int32_t n_ctx, n_threads; /* n_threads 0: as many as there are cores */
     wnw_kv_type kv_type;
     const char *profiles;     /* files with colons between; NULL or "": none */
@@ -34,6 +33,8 @@ struct app_sequence_size {
 int app_sequence_check_policy(const wnw_policy *policy, const wnw_profile *profile);
 /* *out is released with app_sequence_free. */
 int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params);
+/* Sets the policy by which what is read from now on will be compressed, borrowed; NULL: it will not be. For an empty sequence. */
+int app_sequence_set_policy(struct app_sequence *s, const wnw_policy *policy);
 void app_sequence_free(struct app_sequence *s);
 
 /* Makes an empty sequence the one of a state that wnw_stored_sequence has made, of n_past tokens. It is not compressed any more. */

@@ -92,7 +92,7 @@ struct bench_length {
     struct bench_round *rounds; /* [n_rounds], owned */
     int32_t n_rounds;
     wnw_cache_stats stats
-        [N_ENGINES]; /* right after prefill and compression, with --devices after decoding; of ours alone */
+        [N_ENGINES]; /* right after prefill and compression, with --devices after decoding; of winnow's caches alone */
     double kept_mean;
 };
 

@@ -3,6 +3,7 @@
  * The loop of a run. It takes sample 0 of every task, then sample 1 of every task, and so on. So an interrupted run has equally
  * many samples of each task.
  */
+#include "eval/run/devices.h"
 #include "eval/run/runner.h"
 
 #include "app/console.h"
@@ -19,6 +20,7 @@ int eval_run_open_folder(struct eval_run *run, json_t *description)
 void eval_run_close(struct eval_run *run)
 {
     eval_journal_close(&run->journal);
+    eval_devices_close(run->runtime.devices);
     eval_runtime_close(&run->runtime);
     eval_configs_close(&run->configs);
     eval_setup_close(&run->setup);
