@@ -3,12 +3,12 @@
  * The loop of a run. It takes sample 0 of every task, then sample 1 of every task, and so on. So an interrupted run has equally
  * many samples of each task.
  */
-#include "eval/run/devices.h"
 #include "eval/run/runner.h"
 
 #include "app/console.h"
 #include "app/stop.h"
 #include "eval/base/grow.h"
+#include "eval/run/devices.h"
 #include "eval/run/manifest.h"
 #include "winnow_tools.h"
 
