@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
+#include "winnow_store.h"
 
 #include <ggml-backend.h>
 #include <llama.h>
@@ -261,6 +262,20 @@ int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, in
                          (int)n_past);
     s->n_read = s->n_loaded = n_past;
     return WNW_OK;
+}
+
+int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *tokens)
+{
+    const size_t n = llama_state_seq_get_size(s->ctx, 0);
+    uint8_t *state = malloc(n + 1);
+    if (!state)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a state of %zu bytes", n);
+    const size_t got = llama_state_seq_get_data(s->ctx, state, n, 0);
+    const int rc =
+        got == 0 ? wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens", (int)s->n_read)
+                 : wnw_session_take_sequence(to, state, got, tokens, s->n_read);
+    free(state);
+    return rc;
 }
 
 /* ---- Reading ---- */

@@ -31,8 +31,13 @@ static const struct app_group *const worker_groups[] = {&cli_group_worker, &app_
 static const struct app_group *const doctor_groups[] = {&cli_group_doctor, &app_group_common, NULL};
 static const struct app_group *const man_groups[] = {&cli_group_man, &app_group_common, NULL};
 static const struct app_group *const serve_groups[] = {&cli_group_serve, &app_group_common, NULL};
-static const struct app_group *const compress_groups[] = {
-    &app_group_model, &cli_group_document, &app_group_policy, &cli_group_stored, &app_group_common, NULL};
+static const struct app_group *const compress_groups[] = {&app_group_model,
+                                                          &cli_group_document,
+                                                          &app_group_policy,
+                                                          &cli_group_stored,
+                                                          &app_group_devices,
+                                                          &app_group_common,
+                                                          NULL};
 static const struct app_group *const ask_groups[] = {
     &app_group_model,    &cli_group_ask,    &cli_group_store,
     &cli_group_document, &app_group_policy, &cli_group_generate,

@@ -295,7 +295,7 @@ static void keep_prediction(float *x, const struct app_sequence *s, int32_t n_vo
     memcpy(x, app_sequence_logits(s), (size_t)n_vocab * sizeof *x);
 }
 
-/* Reads the second half after the full cache and the entry's, both of which have read the first. predicts[2][n_vocab], logits[TEXT_STEP][n_vocab]. */
+/* Reads the second half after the full cache and after the entry's. Both have read the first half. predicts[2][n_vocab], logits[TEXT_STEP][n_vocab]. */
 static int read_half(struct eval_devices *d, struct eval_entry *e, const struct eval_runtime *m,
                      const struct eval_prompt *p, float *predicts, float *logits)
 {
