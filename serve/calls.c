@@ -13,6 +13,7 @@
 #include "serve/document_cells.h"
 #include "serve/grammar.h"
 #include "serve/inspect.h"
+#include "serve/join_cells.h"
 #include "serve/libllama_real.h"
 #include "serve/parks.h"
 #include "serve/plain.h"
@@ -42,6 +43,7 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
         serve_watch(&w, ctx);
         serve_saved_open(&w);
         serve_document_cells_try(&w);
+        serve_joins_refuse(serve_join_cells_refused(&w));
         serve_stretch_open(&w);
     } else if (ctx) {
         serve_stretch_close(&w);
@@ -372,6 +374,9 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
     if (!is_slot(ctx, dest_seq_id))
         return REAL(llama_state_seq_load_file)(ctx, filepath, dest_seq_id, tokens_out, n_token_capacity,
                                                n_token_count_out);
+    if (document >= 0 && !w.unmatched && tokens_out && serve_document_is_join(document) &&
+        !serve_join_cells_make(&w, dest_seq_id, document))
+        return 0;
     if (document >= 0 && !w.unmatched)
         return serve_document_cells_restore(&w, dest_seq_id, document, tokens_out, n_token_capacity,
                                             n_token_count_out);
