@@ -272,7 +272,8 @@ llama_pos llama_memory_seq_pos_min(llama_memory_t mem, llama_seq_id seq_id)
     enum { BEFORE_ALL = -2 }; /* the server then looks for no state of its own */
     if (!is_slot_of(mem, seq_id))
         return REAL(llama_memory_seq_pos_min)(mem, seq_id);
-    return serve_borders_goes_back(&w, seq_id) ? BEFORE_ALL : serve_borders_first(&w, seq_id);
+    const bool goes_on = serve_borders_goes_on(&w, seq_id), goes_back = serve_borders_goes_back(&w, seq_id);
+    return goes_on || goes_back ? BEFORE_ALL : serve_borders_first(&w, seq_id);
 }
 
 /* The last position of a sequence, as the server counts it. */

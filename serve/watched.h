@@ -97,6 +97,8 @@ struct serve_watched {
         int32_t *token, n, room;
     } said[SERVE_MAX_SLOTS]; /* all tokens of the conversations, where room may be made (stretch.h); owned */
     struct serve_borders borders[SERVE_MAX_SLOTS];
+    size_t
+        n_compared; /* tokens that the slot compared last has in common with its request, until that was asked */
     const void *compared; /* tokens that the server compared last, until it is known whose they are */
     int32_t goes_back_seq, goes_back_to; /* the border to which the server was told to go back, 0: none */
     bool dead_cells_unknown;   /* cells of a state from a file are dead, and nobody has learnt which */
