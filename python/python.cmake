@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 # The libraries and the command of the Python package, for -DWNW_PYTHON=ON (pyproject.toml): one shared library has libwinnow and the whole
 # command, so that `winnow.evaluate` runs scorers of the Python process. The package finds its parts by $ORIGIN.
-add_library(winnow_python SHARED python/entry.c $<TARGET_OBJECTS:winnow_objects>)
+add_library(winnow_python SHARED python/entry.c python/sequence.c $<TARGET_OBJECTS:winnow_objects>)
 set_target_properties(winnow_python PROPERTIES OUTPUT_NAME winnow LINKER_LANGUAGE CXX
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/lib BUILD_RPATH "${LLAMA_LIB_DIR}" INSTALL_RPATH "${LLAMA_LIB_DIR}"
   LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libwinnow.map)
 target_link_libraries(winnow_python PRIVATE winnow_cli wnw_flags)
 target_link_options(winnow_python PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/libwinnow.map LINKER:--no-undefined)
-target_include_directories(winnow_python PRIVATE ${PROJECT_SOURCE_DIR})
+target_include_directories(winnow_python PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 
 # For glibc 2.28 (scripts/wheel_symbols.py): what it lacks, and how programs begin.
 add_library(winnow_compat SHARED python/compat.c)
