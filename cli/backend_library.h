@@ -11,8 +11,4 @@
  * is none and what to do, a static sentence. */
 const char *cli_backend_find(char *path, size_t size);
 
-/* Names the module of ggml that lies in the folder of that library, libggml-vulkan.so, for wnw_bridge_load_modules and programs started from here,
- * if WINNOW_GGML_MODULES names none. Does nothing where there is no such file. */
-void cli_backend_name_modules(void);
-
 #endif
