@@ -257,7 +257,7 @@ void serve_document_cells_check(struct serve_watched *w, int32_t seq)
     if (serve_document_cells_shared(w, seq) + SERVE_DOCUMENT_OVERLAP >= w->sequences.of[from].n)
         return;
     s->document_plus_1 = 0;
-    s->n_done = w->sequences.of[seq].n;
+    s->n_fixed = w->sequences.of[seq].n;
     s->compressed = w->slot_cache[from].compressed;
     s->by = w->slot_cache[from].by;
 }
