@@ -352,19 +352,6 @@ static bool open_sequences(struct serve_watched *w)
     return true;
 }
 
-static int set_profiles(const struct serve_watched *w)
-{
-    const char *list = serve_settings()->profiles;
-    char *path;
-    int rc = wnw_profile_next(&path, &list);
-    while (rc == WNW_OK && path) {
-        rc = wnw_bridge_set_profile(w->cache, path);
-        wnw_free(path);
-        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
-    }
-    return rc;
-}
-
 /* ---- What is observed ---- */
 
 static int observe_row(const char *recipe, const wnw_policy_choice *row, void *user)
@@ -450,7 +437,7 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     w->ctx = ctx;
     if (!open_sequences(w))
         serve_refuse("no memory for the sequences of the slots");
-    if (set_profiles(w) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
+    if (wnw_bridge_set_profiles(w->cache, serve_settings()->profiles) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
         serve_refuse(wnw_last_error());
     if (w->unmatched && serve_asks_quality(keep_rule))
         serve_refuse_input(

@@ -39,7 +39,24 @@ must 'the wheel cannot be made of it' "$tools/venv/bin/pip" wheel "$work"/source
 must 'the wheel lacks its libraries' "$tools/venv/bin/python" "$top/scripts/wheel.py" "$work"/raw/winnow-*.whl "$work/dist"
 version=$(sed -n 's/^project(winnow VERSION \([0-9.]*\).*/\1/p' "$top/CMakeLists.txt")
 wheel=$(ls "$work"/dist/*.whl)
-[[ ${wheel##*/} == "winnow-$version-py3-none-manylinux_"*_x86_64.whl ]] || fail "the wheel is called $wheel"
+[[ ${wheel##*/} == "winnow-$version-py3-none-manylinux_2_28_$(uname -m).whl" ]] || fail "the wheel is called $wheel"
+
+# No file needs more than glibc 2.28 has: by the package's own program, which also knows which symbols 2.28 lacks, and by binutils.
+passes 'the wheel does not fit glibc 2.28' "$tools/venv/bin/python" "$top/scripts/wheel_symbols.py" "$wheel"
+python3 -m zipfile -e "$wheel" "$work/files"
+n_files=0
+while read -r file; do
+    n_files=$((n_files + 1))
+    newer=$({ objdump -p "$file" | sed -n 's/.* GLIBC_\([0-9.]*\)$/\1/p'
+        objdump -T "$file" | sed -n 's/.*\*UND\*.*[( ]GLIBC_\([0-9.]*\).*/\1/p'; } | sort -u | awk -F. '$1 > 2 || $2 > 28')
+    [ -z "$newer" ] || fail "${file##*/} needs glibc $newer"
+done < <(find "$work/files" -name '*.so*' -o -path '*/bin/winnow' -o -name winnow-llama-server)
+[ "$n_files" -gt 15 ] || fail "only $n_files files were looked at"
+# A wheel with a file that was not treated is refused.
+mkdir "$work/newer"
+cp "$work"/raw/winnow-*.whl "$work/newer/"
+if "$tools/venv/bin/python" "$top/scripts/wheel_symbols.py" "$work"/newer/*.whl >"$work/out" 2>&1; then fail "$(tail -n 1 "$work/out")"; fi
+grep -q 'libwinnow.so needs GLIBC_2\.[23]' "$work/out" || fail "wheel_symbols.py says: $(tail -n 3 "$work/out")"
 
 must 'the wheel cannot be installed' environment empty ''
 cd "$work" || exit 1 # nothing is imported from the tree
