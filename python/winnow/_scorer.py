@@ -20,11 +20,20 @@ _FLAGS = {
 }
 
 
-def _array(pointer, shape, kind):
-    """An array of memory at a pointer. numpy.ctypeslib makes a type for every shape, which takes longer than many a scorer."""
+_memory = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)(("PyMemoryView_FromMemory", ctypes.pythonapi))
+_READ, _WRITE = 0x100, 0x200  # PyBUF_READ, PyBUF_WRITE
+
+
+def _array(pointer, shape, kind, how=_READ):
+    """An array of memory at a pointer. numpy.ctypeslib, and an array type of ctypes, make a type for every shape, which takes longer than
+    many a scorer."""
     kind = np.dtype(kind)
-    memory = (ctypes.c_char * (math.prod(shape) * kind.itemsize)).from_address(ctypes.cast(pointer, ctypes.c_void_p).value)
-    return np.frombuffer(memory, kind).reshape(shape)
+    return np.frombuffer(_memory(pointer, math.prod(shape) * kind.itemsize, how), kind).reshape(shape)
+
+
+def _is_finite(array):
+    """Whether no element is infinite or NaN. np.isfinite would make an array."""
+    return array.size == 0 or math.isfinite(array.max()) and math.isfinite(array.min())
 
 
 class Observation:
@@ -51,9 +60,7 @@ class Observation:
     def _view(pointer, shape, what, kind=np.float32):
         if not pointer:
             raise LookupError(f"{what} was not observed; name it in needs")
-        view = _array(pointer, shape, kind)
-        view.flags.writeable = False  # it is the cache, or what other policies are shown too
-        return view
+        return _array(pointer, shape, kind)  # which cannot be written: it is the cache, or what other policies are shown too
 
     @property
     def n_entry(self):
@@ -206,11 +213,16 @@ class Scorer:
             raise TypeError(f"the scorer {self.name} returned {result.dtype}; scores are numbers")
         if result.shape != (rows, obs.n):
             raise ValueError(f"the scorer {self.name} returned the shape {result.shape}, not ({rows}, {obs.n}) = [{'n_head' if self._query_heads else 'n_head_kv'}, n]")
-        out = _array(score, (rows, obs.n), np.float32)
-        with np.errstate(over="ignore"):  # a score above float32 is infinite, which is refused below
+        out = _array(score, (rows, obs.n), np.float32, _WRITE)
+        if result.dtype == np.float32:
             out[...] = result
+        else:
+            with np.errstate(over="ignore"):  # a score above float32 is infinite, which is refused below
+                out[...] = result
+        if _is_finite(out):
+            return
         group = obs.n_head // obs.n_head_kv if self._query_heads else 1
-        for row in () if np.isfinite(out).all() else range(rows):
+        for row in range(rows):
             if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():  # padding may be anything
                 raise ValueError(f"the scorer {self.name} returned scores that are not finite, in layer {obs.layer}")
 
