@@ -107,6 +107,9 @@ static const struct app_option mask_options[] = {
 };
 APP_GROUP(app_group_mask, "Heads that are switched off", mask_options);
 
+static const struct app_option device_options[] = {APP_DEVICE_OPTIONS(AT(devices), AT(layers))};
+APP_GROUP(app_group_devices, "Devices", device_options);
+
 static const struct app_option common_options[] = {
     {"help", 'h', APP_FLAG, NULL, NULL, NULL, "print the help", AT(help), 0, 0, NULL},
     {"help-all", 0, APP_FLAG, NULL, NULL, NULL, "print the help with every option", AT(help_all), 0, 0, NULL},

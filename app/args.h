@@ -15,6 +15,7 @@ struct app_args {
     char *policy, *kv_type, *kv_rotate, *evict, *evict_every, *profile, *attn; /* evict NULL: "end" */
     char *mask_heads, *mask_phase, *mask_form;
     char *out;
+    char *devices, *layers;
     struct app_list documents, plugins;
     wnw_registry *registry; /* the parts of the plugins, owned by who runs the command; NULL = none */
     int64_t budget, kv_bytes, kv_tail, kv_peak;
@@ -33,7 +34,26 @@ struct app_args {
             NULL                                                                                             \
     }
 
+/* What the model computes on. */
+#define APP_DEVICE_OPTIONS(devices_at, layers_at)                                                       \
+    {"devices",                                                                                         \
+     0,                                                                                                 \
+     APP_TEXT,                                                                                          \
+     "NAME,...",                                                                                        \
+     NULL,                                                                                              \
+     "the CPU",                                                                                         \
+     "devices that hold the model and its cache, as `winnow doctor` lists them, or rpc:HOST:PORT of a " \
+     "`winnow worker`",                                                                                 \
+     devices_at,                                                                                        \
+     0,                                                                                                 \
+     0,                                                                                                 \
+     NULL},                                                                                             \
+    {                                                                                                   \
+        "layers", 0, APP_TEXT, "N,...", NULL, "by free memory",                                         \
+            "layers of the model for each of these devices, as 12,12,6", layers_at, 0, 0, NULL          \
+    }
+
 extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_long,
-    app_group_plugin, app_group_mask, app_group_common;
+    app_group_plugin, app_group_mask, app_group_devices, app_group_common;
 
 #endif

@@ -122,7 +122,7 @@ static int store(struct app_args *args, const struct app_option *o, const char *
 
 /* ---- Parsing ---- */
 
-enum { MAX_OPTIONS = 64 };
+enum { MAX_OPTIONS = 128 }; /* a command with more would lose its last ones */
 
 /* The command's options in one list; returns how many. */
 static int collect(const struct app_option **list, const struct app_command *cmd)

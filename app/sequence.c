@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
+#include "winnow_store.h"
 
 #include <ggml-backend.h>
 #include <llama.h>
@@ -14,7 +15,11 @@
 enum { BATCH = 512, MOST_DEVICES = 64 };
 
 struct app_sequence {
-    struct llama_model *model;
+    struct model {
+        struct llama_model *llama;
+        int32_t n_users; /* sequences that have it; the last one frees it */
+    } * shared;
+    struct llama_model *model; /* that of `shared` */
     struct llama_context *ctx;
     wnw_bridge *cache;
     struct llama_batch batch;
@@ -71,10 +76,14 @@ static int open_model(struct app_sequence *s, const struct app_sequence_params *
     if (llama_max_devices() > sizeof share / sizeof *share)
         return wnw__fail(WNW_E_BACKEND, "this libllama shares layers out among more devices than are known");
     read_split(share, p->split);
+    s->shared = calloc(1, sizeof *s->shared);
+    if (!s->shared)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a model");
+    s->shared->n_users = 1;
     m.devices = devices;
     m.n_gpu_layers = -1;
     m.tensor_split = p->split ? share : NULL;
-    s->model = llama_model_load_from_file(p->model, m);
+    s->model = s->shared->llama = llama_model_load_from_file(p->model, m);
     if (!s->model)
         return wnw__fail(WNW_E_BACKEND,
                          "libllama cannot open %s on %s; `winnow doctor` lists the memory of devices",
@@ -135,18 +144,6 @@ static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *us
     s->n += n;
 }
 
-static int set_profiles(struct app_sequence *s, const char *list)
-{
-    char *path = NULL;
-    int rc = list ? wnw_profile_next(&path, &list) : WNW_OK;
-    while (rc == WNW_OK && path) {
-        rc = wnw_bridge_set_profile(s->cache, path);
-        wnw_free(path);
-        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
-    }
-    return rc;
-}
-
 /* Layers that the backend leaves as libllama has them hold every token, and no policy acts on them. */
 static bool any_ragged(const struct app_sequence *s)
 {
@@ -160,9 +157,15 @@ static bool any_ragged(const struct app_sequence *s)
 static int begin(struct app_sequence *s, const struct app_sequence_params *p)
 {
     WNW_TRY(wnw_bridge_find(&s->cache, llama_synchronize, s->ctx));
-    WNW_TRY(set_profiles(s, p->profiles));
+    WNW_TRY(wnw_bridge_set_profiles(s->cache, p->profiles));
     WNW_TRY(wnw_bridge_tell_rows(s->cache, rows_told, s));
-    s->policy = p->policy && !wnw_policy_is_full(p->policy) ? p->policy : NULL;
+    return app_sequence_set_policy(s, p->policy);
+}
+
+int app_sequence_set_policy(struct app_sequence *s, const wnw_policy *policy)
+{
+    s->policy = policy && !wnw_policy_is_full(policy) ? policy : NULL;
+    WNW_TRY(wnw_bridge_unobserve(s->cache));
     if (!s->policy)
         return WNW_OK;
     if (llama_model_is_hybrid(s->model) || llama_model_is_recurrent(s->model))
@@ -173,6 +176,35 @@ static int begin(struct app_sequence *s, const struct app_sequence_params *p)
     return wnw_bridge_observe(s->cache, wnw_policy_string(s->policy));
 }
 
+static void share_model(struct app_sequence *s, const struct app_sequence *like)
+{
+    s->shared = like->shared;
+    s->shared->n_users++;
+    s->model = s->shared->llama;
+    s->n_vocab = like->n_vocab;
+}
+
+static void leave_model(struct model *shared)
+{
+    if (!shared || --shared->n_users > 0)
+        return;
+    if (shared->llama)
+        llama_model_free(shared->llama);
+    free(shared);
+}
+
+int app_sequence_check_policy(const wnw_policy *policy, const wnw_profile *profile)
+{
+    const wnw_needs needs = wnw_policy_needs(policy);
+    if (wnw_policy_is_full(policy))
+        return WNW_OK;
+    if (needs.flags & WNW_NEED_SECOND_PASS)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the policy reads the prompt a second time, which sequences on --devices do "
+                         "not; take another, such as auto or snapkv");
+    return wnw_bridge_check_policy_on("WINNOW0", policy, profile);
+}
+
 int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params)
 {
     struct app_sequence *s = calloc(1, sizeof *s);
@@ -181,7 +213,9 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
         return wnw__fail(WNW_E_NOMEM, "no memory for a sequence");
     s->progress = params->progress;
     s->user = params->user;
-    int rc = open_model(s, params);
+    if (params->like)
+        share_model(s, params->like);
+    int rc = params->like ? WNW_OK : open_model(s, params);
     if (rc == WNW_OK)
         rc = open_context(s, params);
     if (rc == WNW_OK)
@@ -201,8 +235,7 @@ void app_sequence_free(struct app_sequence *s)
         llama_batch_free(s->batch);
     if (s->ctx)
         llama_free(s->ctx);
-    if (s->model)
-        llama_model_free(s->model);
+    leave_model(s->shared);
     free(s->cell);
     free(s->logits);
     free(s);
@@ -217,6 +250,20 @@ int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, in
                          (int)n_past);
     s->n_read = s->n_loaded = n_past;
     return WNW_OK;
+}
+
+int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *tokens)
+{
+    const size_t n = llama_state_seq_get_size(s->ctx, 0);
+    uint8_t *state = malloc(n + 1);
+    if (!state)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a state of %zu bytes", n);
+    const size_t got = llama_state_seq_get_data(s->ctx, state, n, 0);
+    const int rc =
+        got == 0 ? wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens", (int)s->n_read)
+                 : wnw_session_take_sequence(to, state, got, tokens, s->n_read);
+    free(state);
+    return rc;
 }
 
 /* ---- Reading ---- */
@@ -381,12 +428,87 @@ void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size
         if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)
             continue;
         out->bytes += l.bytes;
+        out->n_entries += l.n_entries;
+        out->bytes_entries += (uint64_t)l.n_entries * (uint64_t)l.entry_bytes;
         const int64_t most = l.sliding && l.n_cells < s->n_read ? l.n_cells : s->n_read;
         out->bytes_full += (uint64_t)most * (uint64_t)l.n_heads * (uint64_t)l.entry_bytes;
         entries += l.sliding ? 0 : l.n_entries;
         heads += l.sliding ? 0 : l.n_heads;
     }
     out->kept_mean = heads > 0 ? (double)entries / (double)heads : s->n_read;
+}
+
+/* ---- What heads hold ---- */
+
+/* The number, in the bridge's list, of layer il as sessions count layers: those that have a cache. -1: there is none. */
+static int32_t layer_of(const struct app_sequence *s, int32_t il)
+{
+    wnw_bridge_layer l = wnw_bridge_layer_default(), other = wnw_bridge_layer_default();
+    const int32_t n = wnw_bridge_n_layers(s->cache);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t n_before = 0;
+        if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK)
+            return -1;
+        for (int32_t k = 0; k < n; k++)
+            n_before += wnw_bridge_get_layer(s->cache, k, &other) == WNW_OK && other.layer < l.layer;
+        if (n_before == il)
+            return i;
+    }
+    return -1;
+}
+
+/* Lists the last n of the tokens that were read. */
+static int32_t list_last(const struct app_sequence *s, int32_t n, int32_t *positions)
+{
+    for (int32_t k = 0; k < n; k++)
+        positions[k] = s->n_read - n + k;
+    return n;
+}
+
+/* The numbers of the tokens whose entries are in cells[n], which ascend: positions[] ascends, too, and may be cells[]. */
+static int find_tokens(const struct app_sequence *s, const int32_t *cells, int32_t n, int32_t *positions)
+{
+    int32_t *token = malloc(((size_t)s->n_ctx + 1) * sizeof *token);
+    bool *held = calloc((size_t)s->n_read + 1, sizeof *held);
+    int32_t found = 0;
+    if (token && held) {
+        for (int32_t c = 0; c < s->n_ctx; c++)
+            token[c] = -1;
+        for (int32_t t = 0; t < s->n; t++)
+            if (s->cell[t] < s->n_ctx)
+                token[s->cell[t]] = s->n_loaded + t;
+        for (int32_t k = 0; k < n; k++)
+            if (cells[k] < s->n_ctx && token[cells[k]] >= 0)
+                held[token[cells[k]]] = true;
+        for (int32_t t = 0; t < s->n_read; t++)
+            if (held[t])
+                positions[found++] = t;
+    }
+    const bool good = token && held;
+    free(token);
+    free(held);
+    return good ? found : -1;
+}
+
+int app_sequence_head(const struct app_sequence *s, int32_t il, int32_t ih, int32_t n_swa, int32_t *positions,
+                      int32_t *n)
+{
+    wnw_bridge_layer l = wnw_bridge_layer_default();
+    const int32_t i = layer_of(s, il);
+    if (i >= 0)
+        WNW_TRY(wnw_bridge_get_layer(s->cache, i, &l));
+    if (i < 0 || !l.ragged || l.sliding) {
+        /* The next token sees itself and these. */
+        *n = list_last(s, l.sliding && n_swa - 1 < s->n_read ? n_swa - 1 : s->n_read, positions);
+        return WNW_OK;
+    }
+    int32_t n_cells, *cells = malloc(((size_t)l.n_cells + 1) * sizeof *cells);
+    if (!cells)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a head");
+    const int rc = wnw_bridge_cells(s->cache, i, 0, ih, cells, l.n_cells, &n_cells);
+    *n = rc == WNW_OK ? find_tokens(s, cells, n_cells, positions) : 0;
+    free(cells);
+    return rc == WNW_OK && *n < 0 ? wnw__fail(WNW_E_NOMEM, "no memory for the tokens of a head") : rc;
 }
 
 /* ---- Answering ---- */

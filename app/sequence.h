@@ -9,8 +9,9 @@
 struct app_sequence;
 
 struct app_sequence_params {
-    const char *model;        /* the file that libllama opens */
-    const char *devices;      /* names of winnow's devices, with commas between */
+    const char *model;               /* the file that libllama opens */
+    const char *devices;             /* names of winnow's devices, with commas between */
+    const struct app_sequence *like; /* its model is taken, on its devices; NULL: the model is opened */
     const char *split;        /* shares of the layers, as libllama's -ts takes them; NULL: by free memory */
     int32_t n_ctx, n_threads; /* n_threads 0: as many as there are cores */
     wnw_kv_type kv_type;
@@ -21,16 +22,25 @@ struct app_sequence_params {
 };
 
 struct app_sequence_size {
-    double kept_mean; /* entries per layer and KV head, layers with windows left out */
+    double kept_mean;       /* entries per layer and KV head, layers with windows left out */
+    int64_t n_entries;      /* of all heads */
+    uint64_t bytes_entries; /* of their keys and values */
     uint64_t bytes, bytes_full;
 };
 
-/* Returns a status of the library, as the functions below do. *out is released with app_sequence_free. */
+/* Whether a sequence can be compressed by the policy on devices that were made; profile as in wnw_bridge_check_policy. E_UNSUPPORTED: no.
+ * Returns a status of the library, as the functions below do. */
+int app_sequence_check_policy(const wnw_policy *policy, const wnw_profile *profile);
+/* *out is released with app_sequence_free. */
 int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params);
+/* Sets the policy by which what is read from now on will be compressed, borrowed; NULL: it will not be. For an empty sequence. */
+int app_sequence_set_policy(struct app_sequence *s, const wnw_policy *policy);
 void app_sequence_free(struct app_sequence *s);
 
 /* Makes an empty sequence the one of a state that wnw_stored_sequence has made, of n_past tokens. It is not compressed any more. */
 int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past);
+/* Fills a session that has read nothing with what the sequence holds of tokens[n_read]: wnw_session_take_sequence. */
+int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *tokens);
 /* Reads tokens. on_logits (may be NULL) gets the logits of each, with its number from 0 on. */
 int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, wnw_logits_fn on_logits,
                       void *user);
@@ -41,6 +51,10 @@ int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t 
 int app_sequence_rewind(struct app_sequence *s, int32_t n);
 int32_t app_sequence_n_read(const struct app_sequence *s);
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out);
+/* The positions, ascending, of the entries that head ih of layer il holds, layers counted as in sessions: positions[*n], with room for all tokens
+ * that were read. n_swa: of a layer with a sliding window, the newest that it sees. */
+int app_sequence_head(const struct app_sequence *s, int32_t il, int32_t ih, int32_t n_swa, int32_t *positions,
+                      int32_t *n);
 /* Of the last token that was read; NULL: there are none. */
 const float *app_sequence_logits(const struct app_sequence *s);
 /* What wnw_generate_by takes; the model is for texts. */

@@ -5,8 +5,10 @@
 #define WNW_BENCH_H
 
 #include "app/console.h"
+#include "app/devices.h"
 #include "app/kv.h"
 #include "app/output.h"
+#include "app/sequence.h"
 #include "base/err.h"
 #include "bench/args.h"
 #include "bench/peer.h"
@@ -89,7 +91,8 @@ struct bench_length {
     int64_t budget;             /* entries kept per layer and KV head */
     struct bench_round *rounds; /* [n_rounds], owned */
     int32_t n_rounds;
-    wnw_cache_stats stats[N_ENGINES]; /* right after prefill and compression; of our sessions alone */
+    wnw_cache_stats stats
+        [N_ENGINES]; /* right after prefill and compression, with --devices after decoding; of winnow's caches alone */
     double kept_mean;
 };
 
@@ -106,7 +109,10 @@ struct bench {
     struct bench_peer *peer[N_ENGINES]; /* NULL for our sessions, and where there is none */
     int n_engines;                      /* BRIDGE, or N_ENGINES */
     wnw_session *full, *compressed;
-    int32_t *tokens; /* [longest + n_decode] */
+    struct app_devices devices;
+    struct app_sequence
+        *sequence[N_ENGINES]; /* FULL and COMPRESSED with --devices, in place of the sessions */
+    int32_t *tokens;          /* [longest + n_decode] */
     struct bench_length results[BENCH_MAX_LENGTHS];
     int32_t n_results;
     int32_t n_steps_done;

@@ -5,8 +5,8 @@
 #include "app/args.h"
 #include "bench/args.h"
 
-static const struct app_group *const speed_groups[] = {&bench_group_speed, &bench_group_peer,
-                                                       &app_group_plugin, &app_group_common, NULL};
+static const struct app_group *const speed_groups[] = {
+    &bench_group_speed, &bench_group_peer, &app_group_plugin, &app_group_devices, &app_group_common, NULL};
 static const struct app_group *const batch_groups[] = {&bench_group_batch, &bench_group_peer,
                                                        &app_group_plugin, &app_group_common, NULL};
 static const struct app_group *const observe_groups[] = {&bench_group_part, &app_group_common, NULL};

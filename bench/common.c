@@ -54,7 +54,7 @@ int bench_policy(wnw_policy **out, const struct bench_args *args, const char *re
         const int status = wnw_policy_parse(out, recipe, args->app.registry);
         return status == WNW_OK ? APP_OK : app_fail_status(status);
     }
-    facts.feeds_again = true;
+    facts.feeds_again = !args->app.devices;
     facts.kept = isnan(args->app.ratio) ? 0 : 1 - args->app.ratio;
     int rc = !model_path
                  ? APP_OK

@@ -11,10 +11,28 @@
 #include "winnow_tools.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { WARM_TOKENS = 64, CHUNK_TOKENS = 8 };
 
 /* ---- Setting up ---- */
+
+/* Options that sequences of libllama lack, and clocks that do not see other devices. */
+static int check_devices(const struct bench_args *args)
+{
+    const struct app_args *a = &args->app;
+    if (!a->devices)
+        return a->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
+                         : APP_OK;
+    const char *refused = args->bridge                      ? "--bridge"
+                          : args->cpu_time                  ? "--cpu-time"
+                          : a->kv_tail > 0                  ? "--kv-tail"
+                          : strcmp(a->kv_rotate, "on") != 0 ? "--kv-rotate"
+                          : a->plugins.n > 0                ? "--plugin"
+                                                            : NULL;
+    return refused ? app_fail(APP_BAD_INPUT, "%s is for the CPU; leave out %s or --devices", refused, refused)
+                   : APP_OK;
+}
 
 static int check(struct bench *b)
 {
@@ -22,7 +40,9 @@ static int check(struct bench *b)
     b->n_reps = (int32_t)args->reps;
     b->n_decode = (int32_t)args->decode_tokens;
     b->n_threads = args->app.threads == APP_UNSET ? wnw_usable_cores() : (int32_t)args->app.threads;
-    int rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
+    int rc = check_devices(args);
+    if (rc == APP_OK)
+        rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
     if (rc == APP_OK)
         rc = app_kv_check(&b->kv, &args->app, WNW_ATTN_OWN);
     if (rc != APP_OK)
@@ -74,6 +94,42 @@ static int new_session(wnw_session **s, const struct bench *b, const wnw_policy 
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
+/* The sequence of one engine on the devices, which share a model. */
+static int new_sequence(struct bench *b, enum bench_engine e, const wnw_policy *policy, int32_t n_ctx)
+{
+    const struct app_sequence_params params = {.model = b->model_path,
+                                               .devices = b->devices.ours.s,
+                                               .like = e == FULL ? NULL : b->sequence[FULL],
+                                               .split = b->devices.split.s,
+                                               .n_ctx = n_ctx,
+                                               .n_threads = b->n_threads,
+                                               .kv_type = b->kv.type,
+                                               .policy = policy};
+    const int status = app_sequence_new(&b->sequence[e], &params);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static int open_devices(struct bench *b, int32_t n_ctx)
+{
+    int rc = app_devices_make(&b->devices, &b->args->app, b->model_path);
+    if (rc != APP_OK)
+        return rc;
+    const int status = app_sequence_check_policy(b->policy, NULL);
+    if (status != WNW_OK)
+        return status == WNW_E_UNSUPPORTED ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
+                                           : app_fail_status(status);
+    rc = new_sequence(b, FULL, NULL, n_ctx);
+    return rc == APP_OK ? new_sequence(b, COMPRESSED, b->policy, n_ctx) : rc;
+}
+
+static int open_ours(struct bench *b, int32_t n_ctx)
+{
+    if (b->args->app.devices)
+        return open_devices(b, n_ctx);
+    const int rc = new_session(&b->full, b, NULL);
+    return rc == APP_OK ? new_session(&b->compressed, b, b->policy) : rc;
+}
+
 static int open_engines(struct bench *b)
 {
     int32_t longest = WARM_TOKENS;
@@ -97,10 +153,8 @@ static int open_engines(struct bench *b)
     b->tokens = bench_make_tokens(longest + b->n_decode, b->info.n_vocab);
     if (!b->tokens)
         return app_fail(APP_FAILED, "out of memory");
-    if ((rc = new_session(&b->full, b, NULL)) != APP_OK)
-        return rc;
     bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
-    return new_session(&b->compressed, b, b->policy);
+    return open_ours(b, longest + b->n_decode);
 }
 
 /* ---- Measuring ---- */
@@ -146,11 +200,51 @@ static int read_by_us(struct bench *b, enum bench_engine e, struct bench_length 
     return APP_OK;
 }
 
+/* The same on --devices. */
+static int read_by_devices(struct bench *b, enum bench_engine e, struct bench_length *r,
+                           struct bench_round *out, double *ms)
+{
+    struct app_sequence *s = b->sequence[e];
+    struct app_sequence_size size;
+    int status = app_sequence_rewind(s, 0);
+    const double start = bench_now_ms(b->args);
+    if (status == WNW_OK)
+        status = app_sequence_read(s, b->tokens, r->n, NULL, NULL);
+    if (status == WNW_OK && e == COMPRESSED) {
+        const double before = bench_now_ms(b->args);
+        status = app_sequence_compress(s, &(wnw_size){.kind = WNW_SIZE_BUDGET, .budget = r->budget}, 0);
+        out->compress_ms = bench_now_ms(b->args) - before;
+    }
+    *ms = bench_now_ms(b->args) - start;
+    app_sequence_measure(s, &size);
+    if (e == COMPRESSED)
+        r->kept_mean = size.kept_mean;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+/* Devices give memory back when the next token is computed, so that the cache is measured after decoding. */
+static void measure_devices(struct bench *b, struct bench_length *r)
+{
+    for (int e = FULL; e <= COMPRESSED; e++) {
+        struct app_sequence_size size;
+        if (!b->sequence[e])
+            continue;
+        app_sequence_measure(b->sequence[e], &size);
+        r->stats[e] = wnw_cache_stats_default();
+        r->stats[e].bytes = size.bytes;
+        r->stats[e].bytes_full = size.bytes_full;
+        r->stats[e].bytes_entries = size.bytes_entries;
+        r->stats[e].n_entries = size.n_entries;
+    }
+}
+
 /* One engine reads the context. */
 static int time_prefill(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out)
 {
     double ms = 0;
-    const int rc = b->peer[e] ? read_by_llama(b, e, r, &ms) : read_by_us(b, e, r, out, &ms);
+    const int rc = b->peer[e]       ? read_by_llama(b, e, r, &ms)
+                   : b->sequence[e] ? read_by_devices(b, e, r, out, &ms)
+                                    : read_by_us(b, e, r, out, &ms);
     out->prefill[e] = (double)r->n * 1e3 / ms;
     return rc;
 }
@@ -161,7 +255,9 @@ static int decode_some(struct bench *b, enum bench_engine e, const int32_t *toke
         return bench_peer_steps(b->peer[e], tokens, 1, n, ms);
     const double start = bench_now_ms(b->args);
     for (int32_t i = 0; i < n; i++) {
-        const int status = wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
+        const int status = b->sequence[e]
+                               ? app_sequence_read(b->sequence[e], &tokens[i], 1, NULL, NULL)
+                               : wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
         if (status != WNW_OK)
             return app_fail_status(status);
     }
@@ -188,6 +284,8 @@ static int run_round(struct bench *b, struct bench_length *r, struct bench_round
     }
     for (int e = 0; e < b->n_engines && rc == APP_OK; e++)
         out->decode[e] = b->n_decode * 1e3 / ms[e];
+    if (rc == APP_OK)
+        measure_devices(b, r);
     return rc;
 }
 
@@ -242,6 +340,9 @@ static void close_bench(struct bench *b)
         free(b->results[i].rounds);
     wnw_session_free(b->full);
     wnw_session_free(b->compressed);
+    app_sequence_free(b->sequence[COMPRESSED]); /* its model is that of FULL */
+    app_sequence_free(b->sequence[FULL]);
+    app_devices_clear(&b->devices);
     for (int e = 0; e < N_ENGINES; e++)
         bench_peer_close(b->peer[e]);
     wnw_model_free(b->model);

@@ -117,6 +117,8 @@ int bench_print_table(const struct bench *b)
            b->info.name, kv, BENCH_N_UBATCH, b->n_reps, b->n_decode);
     if (b->args->cpu_time)
         printf("times are CPU time of one thread\n");
+    if (b->args->app.devices)
+        printf("ours on %s, llama.cpp on this machine's CPU\n", b->args->app.devices);
     printf("compressed: %s\n", app_policy_text(b->policy, &own));
     wnw_free(own);
     for (int32_t i = 0; i < b->n_results; i++) {
@@ -132,10 +134,11 @@ int bench_print_table(const struct bench *b)
             print_bridge(r);
         for (int e = FULL; e <= COMPRESSED; e++) {
             const wnw_cache_stats *s = &r->stats[e];
-            printf("  %-18s KV %.3f MiB for %lld entries, %.3fx of entries x bytes per entry (growth block "
-                   "%d)\n",
-                   engine_names[e], (double)s->bytes / 1048576.0, (long long)s->n_entries, overhead(s),
-                   s->growth);
+            printf("  %-18s KV %.3f MiB for %lld entries, %.3fx of entries x bytes per entry",
+                   engine_names[e], (double)s->bytes / 1048576.0, (long long)s->n_entries, overhead(s));
+            if (s->growth > 0)
+                printf(" (growth block %d)", s->growth);
+            printf("\n");
         }
     }
     return APP_OK;
@@ -175,21 +178,23 @@ int bench_print_json(struct bench *b)
     for (int32_t i = 0; i < b->n_results; i++)
         app_json_append(&lengths, length_json(b, &b->results[i]));
     return app_print_json(json_pack(
-        "{s:o, s:s, s:i, s:s, s:i, s:b, s:s, s:o, s:o, s:s, s:o}", "machine", app_json_text(b->machine),
-        "clock", bench_clock_name(b->args), "threads", (int)b->n_threads, "kv_type",
-        wnw_kv_type_name(b->kv.type), "kv_tail", (int)b->kv.tail, "kv_rotated", app_kv_rotates(&b->kv),
-        "kernel", wnw_kernel_name(), "peer", bench_peer_json(b->peer[LLAMA]), "model",
-        app_json_text(b->args->app.model), "policy", wnw_policy_string(b->policy), "lengths", lengths));
+        "{s:o, s:o*, s:s, s:i, s:s, s:i, s:b, s:s, s:o, s:o, s:s, s:o}", "machine", app_json_text(b->machine),
+        "devices", b->args->app.devices ? app_json_text(b->args->app.devices) : NULL, "clock",
+        bench_clock_name(b->args), "threads", (int)b->n_threads, "kv_type", wnw_kv_type_name(b->kv.type),
+        "kv_tail", (int)b->kv.tail, "kv_rotated", app_kv_rotates(&b->kv), "kernel", wnw_kernel_name(), "peer",
+        bench_peer_json(b->peer[LLAMA]), "model", app_json_text(b->args->app.model), "policy",
+        wnw_policy_string(b->policy), "lengths", lengths));
 }
 
 int bench_write_csv(const struct bench *b)
 {
     struct app_out out;
     WNW_TRY(app_out_open(&out, b->args->csv, &b->inputs));
-    fprintf(
-        out.f,
-        "# %s\n# %s\nmodel,policy,n,phase,engine,against,unit,median,min,max,rounds,kv_bytes,entry_bytes\n",
-        b->machine, bench_peer_about(b->peer[LLAMA]));
+    fprintf(out.f,
+            "# %s\n# "
+            "%s%s%s\nmodel,policy,n,phase,engine,against,unit,median,min,max,rounds,kv_bytes,entry_bytes\n",
+            b->machine, bench_peer_about(b->peer[LLAMA]), b->args->app.devices ? "; ours on " : "",
+            b->args->app.devices ? b->args->app.devices : "");
     for (int32_t i = 0; i < b->n_results; i++) {
         const struct bench_length *r = &b->results[i];
         for (int k = 0; k < n_figures(b); k++) {

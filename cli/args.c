@@ -181,28 +181,6 @@ static const struct app_option man_options[] = {
 };
 APP_GROUP(cli_group_man, "Output", man_options);
 
-/* What the model computes on. */
-#define DEVICE_OPTIONS                                                                                  \
-    {"devices",                                                                                         \
-     0,                                                                                                 \
-     APP_TEXT,                                                                                          \
-     "NAME,...",                                                                                        \
-     NULL,                                                                                              \
-     "the CPU",                                                                                         \
-     "devices that hold the model and its cache, as `winnow doctor` lists them, or rpc:HOST:PORT of a " \
-     "`winnow worker`",                                                                                 \
-     AT(devices),                                                                                       \
-     0,                                                                                                 \
-     0,                                                                                                 \
-     NULL},                                                                                             \
-    {                                                                                                   \
-        "layers", 0, APP_TEXT, "N,...", NULL, "by free memory",                                         \
-            "layers of the model for each of these devices, as 12,12,6", AT(layers), 0, 0, NULL         \
-    }
-
-static const struct app_option device_options[] = {DEVICE_OPTIONS};
-APP_GROUP(cli_group_devices, "Devices", device_options);
-
 static const struct app_option serve_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "GGUF file, or a name from `winnow models`",
      AT(app.model), 0, 0, NULL},
@@ -223,7 +201,7 @@ static const struct app_option serve_options[] = {
     {"evict", 0, APP_TEXT, "WHEN", NULL, "end; chunk, where a prompt would not fit --kv-bytes",
      "when a prompt is compressed: end (once it was read), chunk[:C] (after C tokens, 512 unless given)",
      AT(app.evict), 0, 0, NULL},
-    DEVICE_OPTIONS,
+    APP_DEVICE_OPTIONS(AT(app.devices), AT(app.layers)),
     {"slots", 0, APP_INT, "N", "4", NULL, "requests answered at the same time", AT(slots), 1, 64, "1 to 64"},
     {"context", 0, APP_INT, "N", "8192", NULL,
      "tokens of context for each slot; memory is taken only when they are used", AT(context), 16, 16777216,

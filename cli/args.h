@@ -28,7 +28,7 @@ struct cli_args {
     char *chat_context;
     bool no_history;
     int64_t batch, store_limit;
-    char *listen, *device, *devices, *layers;
+    char *listen, *device;
     bool trusts_network;
 };
 
@@ -36,6 +36,6 @@ extern const struct app_group cli_group_generate, cli_group_plan, cli_group_toke
     cli_group_methods, cli_group_backend, cli_group_serve, cli_group_profile_show, cli_group_profile_import,
     cli_group_document, cli_group_stored, cli_group_ask, cli_group_inspect, cli_group_store,
     cli_group_store_list, cli_group_export, cli_group_ctl_page, cli_group_ctl_why, cli_group_chat,
-    cli_group_chat_answer, cli_group_doctor, cli_group_man, cli_group_worker, cli_group_devices;
+    cli_group_chat_answer, cli_group_doctor, cli_group_man, cli_group_worker;
 
 #endif

@@ -363,7 +363,7 @@ static int answer_all(struct ask *ask, const struct cli_args *args)
 {
     const int32_t batch = (int32_t)args->batch;
     int rc = APP_OK;
-    if (args->devices)
+    if (args->app.devices)
         return answer_all_on_devices(ask, args);
     if (!args->questions)
         return answer_alone(ask, &ask->questions[0], false);
@@ -415,7 +415,7 @@ static int open_all(struct ask *ask, const struct cli_args *args)
         rc = lay_out_all(ask);
     if (rc != APP_OK)
         return rc;
-    return args->devices ? open_on_devices(ask, args) : cli_stored_engine(job);
+    return args->app.devices ? open_on_devices(ask, args) : cli_stored_engine(job);
 }
 
 static void close_all(struct ask *ask)

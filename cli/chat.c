@@ -43,7 +43,7 @@ static int check_arguments(const struct cli_args *args)
 static int check_devices(const struct cli_chat *c)
 {
     const int rc = cli_on_devices_check(&c->args);
-    if (rc != APP_OK || !c->args.devices)
+    if (rc != APP_OK || !c->args.app.devices)
         return rc;
     if (c->args.cache)
         return app_fail(APP_BAD_INPUT, "-c goes on with a session on the CPU; leave out -c or --devices");
@@ -109,7 +109,7 @@ static int begin(struct cli_chat *c)
     c->conversation.model = job->model;
     if (rc == APP_OK)
         rc = cli_chat_context(c);
-    if (rc == APP_OK && c->args.devices && !c->args.chat_context && c->n_ctx > CHAT_ON_DEVICES)
+    if (rc == APP_OK && c->args.app.devices && !c->args.chat_context && c->n_ctx > CHAT_ON_DEVICES)
         c->n_ctx = CHAT_ON_DEVICES;
     if (rc == APP_OK)
         rc = c->st ? cli_chat_load(c) : begin_new(c);
@@ -120,7 +120,7 @@ static int begin(struct cli_chat *c)
     c->conversation.layout = (wnw_prompt_params){WNW_INIT(wnw_prompt_params),    .system = job->system,
                                                  .chat = c->args.app.chat,       .raw = c->args.app.raw,
                                                  .special = c->args.app.special, .now = job->now};
-    if (rc == APP_OK && c->args.devices && !job->session)
+    if (rc == APP_OK && c->args.app.devices && !job->session)
         rc = cli_on_devices_begin(&c->devices, job, &c->args, c->n_ctx - job->n_tokens);
     if (rc != APP_OK)
         return rc;

@@ -10,6 +10,7 @@
 #include "app/process.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/on_devices.h"
 #include "cli/stored.h"
 #include "winnow_store.h"
 
@@ -55,11 +56,37 @@ static int print(const struct app_job *job, int32_t n_tokens, double store_ms)
 
 /* ---- A document ---- */
 
-static int read_document(struct app_job *job, const struct app_args *args)
+/* libllama rotates the rows of quantised caches where the length of a head is a multiple of this. */
+enum { LIBLLAMA_ROTATES = 64 };
+
+/* The prompt's first piece is read and compressed on the devices; then a session gets what their cache holds. */
+static int read_on_devices(struct app_job *job, const struct cli_args *args)
 {
+    struct cli_on_devices d = {.sequence = NULL};
+    int rc = cli_on_devices_begin(&d, job, args, 1);
+    if (rc == APP_OK)
+        rc = cli_on_devices_read_first(&d, job, job->n_context);
+    if (job->info.n_embd_head % LIBLLAMA_ROTATES != 0)
+        job->kv.unrotated = true;
+    if (rc == APP_OK)
+        rc = app_job_session(job);
+    const int status = rc == APP_OK ? app_sequence_give(d.sequence, job->session, job->tokens) : WNW_OK;
+    cli_on_devices_end(&d);
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    if (rc == APP_OK)
+        app_job_measure(job);
+    return rc;
+}
+
+static int read_document(struct app_job *job, const struct cli_args *own)
+{
+    const struct app_args *args = &own->app;
     int rc = app_job_check(job, args);
     if (rc == APP_OK)
         rc = app_keep_check_blind(job->keep.policy);
+    if (rc == APP_OK)
+        rc = cli_on_devices_check(own);
     if (rc != APP_OK)
         return rc;
     job->stores = true;
@@ -67,6 +94,8 @@ static int read_document(struct app_job *job, const struct app_args *args)
     rc = app_job_open(job);
     if (rc == APP_OK)
         rc = app_job_prompt(job);
+    if (rc == APP_OK && args->devices)
+        return read_on_devices(job, own);
     if (rc == APP_OK)
         rc = app_job_session(job);
     return rc == APP_OK ? app_job_read_first(job, job->n_context) : rc;
@@ -76,7 +105,7 @@ static int compress_new(const struct cli_args *args)
 {
     struct app_job job;
     double ms = 0;
-    int rc = read_document(&job, &args->app);
+    int rc = read_document(&job, args);
     if (rc == APP_OK) {
         const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
                                         .document = job.document,
@@ -264,6 +293,10 @@ int cli_compress(const struct app_args *args)
     if (args->evict_every)
         return app_fail(APP_BAD_INPUT,
                         "--evict-every compresses what is generated, and nothing is here; leave it out");
+    if (own.cache && (args->devices || args->layers))
+        return app_fail(
+            APP_BAD_INPUT,
+            "documents are added to a stored one by sessions on the CPU; leave out -c or --devices");
     if (own.cache)
         return compress_more(&own);
     own.app.context_only = true;

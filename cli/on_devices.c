@@ -22,6 +22,8 @@ static const char *find_refused(const struct app_args *a)
         return "--chunk-slack";
     if (a->kv_tail > 0)
         return "--kv-tail";
+    if (a->kv_rotate && strcmp(a->kv_rotate, "on") != 0)
+        return "--kv-rotate";
     if (a->attn && strcmp(a->attn, "own") != 0)
         return "--attn";
     if (a->mask_heads)
@@ -33,9 +35,10 @@ static const char *find_refused(const struct app_args *a)
 
 int cli_on_devices_check(const struct cli_args *args)
 {
-    if (!args->devices)
-        return args->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
-                            : APP_OK;
+    if (!args->app.devices)
+        return args->app.layers
+                   ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
+                   : APP_OK;
     if (args->store)
         return app_fail(APP_BAD_INPUT,
                         "documents of --store are read by sessions on the CPU; leave out --store or "
@@ -67,14 +70,7 @@ static int list_profiles(struct cli_on_devices *d, const struct app_job *job)
 /* What the devices cannot do is refused before the model is opened on them. */
 static int check_policy(const struct app_job *job)
 {
-    const wnw_needs needs = wnw_policy_needs(job->keep.policy);
-    if (wnw_policy_is_full(job->keep.policy))
-        return APP_OK;
-    if (needs.flags & WNW_NEED_SECOND_PASS)
-        return app_fail(APP_BAD_INPUT,
-                        "the policy reads the prompt a second time, which sequences on --devices do "
-                        "not; take another, such as auto or snapkv");
-    const int status = wnw_bridge_check_policy_on("WINNOW0", job->keep.policy, job->keep.profile);
+    const int status = app_sequence_check_policy(job->keep.policy, job->keep.profile);
     if (status == WNW_E_UNSUPPORTED)
         return app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
     return status == WNW_OK ? APP_OK : app_fail_status(status);
@@ -104,7 +100,7 @@ static int open_model(struct cli_on_devices *d, struct app_job *job, int64_t n_c
 int cli_on_devices_open(struct cli_on_devices *d, struct app_job *job, const struct cli_args *args,
                         int64_t n_ctx, const wnw_policy *policy)
 {
-    const int rc = cli_devices_make(&d->devices, args, job->model_path);
+    const int rc = app_devices_make(&d->devices, &args->app, job->model_path);
     return rc == APP_OK ? open_model(d, job, n_ctx, policy) : rc;
 }
 
@@ -112,7 +108,7 @@ int cli_on_devices_begin(struct cli_on_devices *d, struct app_job *job, const st
                          int64_t n_more)
 {
     job->on_devices = true;
-    int rc = cli_devices_make(&d->devices, args, job->model_path);
+    int rc = app_devices_make(&d->devices, &args->app, job->model_path);
     if (rc == APP_OK)
         rc = app_job_prepare(job);
     if (rc == APP_OK)
@@ -166,10 +162,37 @@ int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int
     return APP_OK;
 }
 
+int cli_on_devices_plan(const struct cli_on_devices *d, const struct app_job *job, wnw_plan **plan)
+{
+    const int32_t n_layer = job->info.n_layer, n_head = job->info.n_head_kv;
+    const int32_t n_read = app_sequence_n_read(d->sequence);
+    const size_t n_all = (size_t)n_layer * (size_t)n_head;
+    int32_t *room = malloc((n_all * (size_t)n_read + 1) * sizeof *room);
+    int32_t *n = calloc(n_all + 1, sizeof *n);
+    const int32_t **positions = calloc(n_all + 1, sizeof *positions);
+    int status = room && n && positions ? WNW_OK : WNW_E_NOMEM;
+    *plan = NULL;
+    for (size_t i = 0; status == WNW_OK && i < n_all; i++) {
+        int32_t *const own = room + i * (size_t)n_read;
+        status = app_sequence_head(d->sequence, (int32_t)(i / (size_t)n_head), (int32_t)(i % (size_t)n_head),
+                                   job->info.n_swa, own, &n[i]);
+        positions[i] = own;
+    }
+    if (status == WNW_OK)
+        status = wnw_plan_new(plan, n_layer, n_head, n_read, n, positions);
+    const bool no_memory = !room || !n || !positions;
+    free(room);
+    free(n);
+    free(positions);
+    return no_memory          ? app_fail(APP_FAILED, "out of memory for a keep-plan")
+           : status == WNW_OK ? APP_OK
+                              : app_fail_status(status);
+}
+
 void cli_on_devices_end(struct cli_on_devices *d)
 {
     app_sequence_free(d->sequence);
-    cli_devices_clear(&d->devices);
+    app_devices_clear(&d->devices);
     free(d->profiles.s);
     *d = (struct cli_on_devices){.sequence = NULL};
 }

@@ -5,10 +5,11 @@
 
 #include "app/job.h"
 #include "app/sequence.h"
-#include "cli/devices.h"
+#include "app/devices.h"
+#include "cli/args.h"
 
 struct cli_on_devices {
-    struct cli_devices devices;
+    struct app_devices devices;
     struct app_text profiles;
     struct app_sequence *sequence; /* NULL: the command computes with sessions */
 };
@@ -26,6 +27,8 @@ int cli_on_devices_read(struct cli_on_devices *d, struct app_job *job, int32_t f
                         wnw_logits_fn on_logits, void *user);
 /* Reads the first n tokens, compresses them, and stores the cache's size in the job. */
 int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n);
+/* Makes a plan of what the cache holds after the first n tokens were read and compressed: the keep-set. */
+int cli_on_devices_plan(const struct cli_on_devices *d, const struct app_job *job, wnw_plan **plan);
 /* Stores the cache's present size in the job. */
 void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job);
 /* Stores the bytes alone: devices give memory back when the next token is computed. */

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/on_devices.h"
 #include "winnow_method.h"
 
 #include <jansson.h>
@@ -164,12 +165,23 @@ static int write_plan(const struct app_job *job, const wnw_plan *plan)
     return rc == APP_OK ? app_out_commit(&out) : rc;
 }
 
+/* What is said once the file is there. */
+static void tell(const struct app_job *job, const wnw_report *report)
+{
+    char *own;
+    app_job_notes(job);
+    if (*report->warning)
+        app_note("warning: %s", report->warning);
+    app_note("%s: kept %.1f of %d entries per head; %s", job->args->out, report->kept_mean,
+             app_job_n_compressed(job), app_policy_text(job->keep.policy, &own));
+    wnw_free(own);
+}
+
 static int make_plan(struct app_job *job)
 {
     wnw_report report = {WNW_INIT(wnw_report)};
     wnw_plan *plan;
-    const int32_t n_first = app_job_n_compressed(job);
-    int rc = app_job_read(job, 0, n_first, NULL, NULL);
+    int rc = app_job_read(job, 0, app_job_n_compressed(job), NULL, NULL);
     if (rc != APP_OK)
         return rc;
     const int status = wnw_session_plan(job->session, job->keep.policy, &job->keep.size, &plan, &report);
@@ -177,21 +189,51 @@ static int make_plan(struct app_job *job)
         return app_fail_status(status);
     rc = write_plan(job, plan);
     wnw_plan_free(plan);
-    if (rc != APP_OK)
-        return rc;
-    app_job_notes(job);
-    if (*report.warning)
-        app_note("warning: %s", report.warning);
-    char *own;
-    app_note("%s: kept %.1f of %d entries per head; %s", job->args->out, report.kept_mean, n_first,
-             app_policy_text(job->keep.policy, &own));
-    wnw_free(own);
-    return APP_OK;
+    if (rc == APP_OK)
+        tell(job, &report);
+    return rc;
+}
+
+/* The same on --devices: what their cache holds once the prompt was compressed. */
+static int plan_on_devices(struct cli_on_devices *d, struct app_job *job)
+{
+    wnw_plan *plan = NULL;
+    if (wnw_policy_rewrites(job->keep.policy))
+        return app_fail(APP_BAD_INPUT,
+                        "%s changes entries that are kept, and a keep-plan made on --devices has positions "
+                        "alone; leave out "
+                        "--devices, or the policy's content rule",
+                        wnw_policy_string(job->keep.policy));
+    int rc = cli_on_devices_begin(d, job, (const struct cli_args *)job->args, 1);
+    if (rc == APP_OK)
+        rc = app_out_check(job->args->out, &job->inputs);
+    if (rc == APP_OK)
+        rc = cli_on_devices_read_first(d, job, app_job_n_compressed(job));
+    if (rc == APP_OK)
+        rc = cli_on_devices_plan(d, job, &plan);
+    if (rc == APP_OK)
+        rc = write_plan(job, plan);
+    wnw_plan_free(plan);
+    if (rc == APP_OK)
+        tell(job, &(wnw_report){WNW_INIT(wnw_report), .kept_mean = job->kept_mean});
+    return rc;
+}
+
+/* Up to a prompt that is known; without --devices, up to a session. */
+static int start(struct app_job *job, const struct app_args *args)
+{
+    if (!args->devices)
+        return app_job_start(job, args);
+    int rc = app_job_check(job, args);
+    if (rc == APP_OK)
+        rc = app_job_open(job);
+    return rc == APP_OK ? app_job_prompt(job) : rc;
 }
 
 int cli_plan(const struct app_args *args)
 {
-    struct app_job job;
+    struct app_job job = {.args = args};
+    struct cli_on_devices devices = {.sequence = NULL};
     if (!args->out)
         return app_fail(APP_BAD_INPUT, "no output file; name one with -o");
     if (args->evict && strcmp(args->evict, "end") != 0)
@@ -200,13 +242,16 @@ int cli_plan(const struct app_args *args)
                         args->evict);
     if (args->evict_every)
         return app_fail(APP_BAD_INPUT, "plan generates nothing; leave out --evict-every");
-    int rc = app_job_start(&job, args);
+    int rc = cli_on_devices_check((const struct cli_args *)args);
+    if (rc == APP_OK)
+        rc = start(&job, args);
     /* The output is checked once more before the work starts, because the profiles that were found are inputs
      * too. */
-    if (rc == APP_OK)
+    if (rc == APP_OK && !args->devices)
         rc = app_out_check(args->out, &job.inputs);
     if (rc == APP_OK)
-        rc = make_plan(&job);
+        rc = args->devices ? plan_on_devices(&devices, &job) : make_plan(&job);
+    cli_on_devices_end(&devices);
     app_job_close(&job);
     return rc;
 }

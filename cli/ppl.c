@@ -194,11 +194,11 @@ int cli_ppl(const struct app_args *args)
         rc = read_text(&job, &sc.n_text);
     if (rc == APP_OK)
         rc = prefix_length(&job, &prefix);
-    if (rc == APP_OK && !own->devices)
+    if (rc == APP_OK && !own->app.devices)
         rc = app_job_session(&job);
     if (rc == APP_OK) {
         sc.n_vocab = job.info.n_vocab;
-        rc = own->devices ? evaluate_on_devices(&devices, &job, prefix, &sc) : evaluate(&job, prefix, &sc);
+        rc = own->app.devices ? evaluate_on_devices(&devices, &job, prefix, &sc) : evaluate(&job, prefix, &sc);
     }
     if (rc == APP_OK) {
         app_job_notes(&job);

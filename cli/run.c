@@ -52,7 +52,7 @@ static int start(struct app_job *job, struct cli_store_use *use, const struct cl
     if (rc != APP_OK)
         return rc;
     job->start_ms = app_now_ms();
-    if (args->devices)
+    if (args->app.devices)
         return APP_OK;
     if (args->store)
         return cli_store_use_begin(use, job, args);
@@ -76,7 +76,7 @@ int cli_run(const struct app_args *args)
         return rc;
     rc = start(&job, &use, own);
     if (rc == APP_OK)
-        rc = own->devices ? read_on_devices(&job, &devices, own) : read_prompt(&job, &use);
+        rc = own->app.devices ? read_on_devices(&job, &devices, own) : read_prompt(&job, &use);
     if (rc == APP_OK) {
         app_job_notes(&job);
         a.n_prefill = job.n_tokens;

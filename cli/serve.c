@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/devices.h"
+#include "app/devices.h"
 #include "cli/serve_chunk.h"
 #include "cli/serve_documents.h"
 #include "cli/serve_rest.h"
@@ -258,8 +258,8 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         rc = set("WINNOW_SERVE_DOCUMENTS", documents.s);
     if (rc == APP_OK)
         rc = set("WINNOW_SERVE_HOST_NAMES", names.s);
-    if (rc == APP_OK && args->devices)
-        rc = set("WINNOW_DEVICES", args->devices);
+    if (rc == APP_OK && args->app.devices)
+        rc = set("WINNOW_DEVICES", args->app.devices);
     free(documents.s);
     free(names.s);
     return rc;
@@ -267,7 +267,7 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
 
 /* Replaces this process by the server. */
 static int start(const struct cli_args *args, const char *server, const char *model,
-                 const struct cli_devices *devices)
+                 const struct app_devices *devices)
 {
     char slots[16], context[24], port[16], timeout[16];
     snprintf(slots, sizeof slots, "%d", (int)args->slots);
@@ -362,7 +362,7 @@ int cli_serve(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     struct app_text profiles = {0}, files = {0};
-    struct cli_devices devices = {.n = 0};
+    struct app_devices devices = {.n = 0};
     char server[4096], chunk[CLI_SERVE_CHUNK], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL,
                                                *recipe = NULL;
     bool stored = false;
@@ -380,7 +380,7 @@ int cli_serve(const struct app_args *app)
     if (rc == APP_OK)
         rc = check_model(model);
     if (rc == APP_OK)
-        rc = cli_devices_make(&devices, args, model);
+        rc = app_devices_make(&devices, &args->app, model);
     if (rc == APP_OK && devices.n > 0)
         rc = check_policy(args, recipe, "WINNOW0");
     if (rc == APP_OK)
@@ -398,7 +398,7 @@ int cli_serve(const struct app_args *app)
         say_policy(args, recipe);
         rc = start(args, server, model, &devices);
     }
-    cli_devices_clear(&devices);
+    app_devices_clear(&devices);
     free(profiles.s);
     free(files.s);
     free(recipe);

@@ -6,8 +6,13 @@
 
 static const struct app_group *const score_groups[] = {&eval_group_score, &app_group_common, NULL};
 
-static const struct app_group *const eval_groups[] = {
-    &eval_group_action, &eval_group_tasks, &eval_group_config, &eval_group_run, &app_group_common, NULL};
+static const struct app_group *const eval_groups[] = {&eval_group_action,
+                                                      &eval_group_tasks,
+                                                      &eval_group_config,
+                                                      &eval_group_run,
+                                                      &app_group_devices,
+                                                      &app_group_common,
+                                                      NULL};
 
 static const struct app_group *const report_groups[] = {&eval_group_report, &app_group_common, NULL};
 

@@ -169,6 +169,9 @@ static int write_report(const struct eval_args *args)
 /* Runs a suite, a study or what the options name, in the folder that they name or a new one. */
 static int run(struct eval_args *args, const struct eval_suite *suite)
 {
+    if (suite && suite->perturbs && args->app.devices)
+        return app_fail(APP_BAD_INPUT,
+                        "--study %s measures heads of sessions on the CPU; leave out --devices", suite->name);
     static const struct eval_run_report report = {.check = check_report, .write = write_report};
     char *folder = args->app.out ? NULL : folder_now(args->app.model);
     args->app.out = folder ? folder : args->app.out;

@@ -115,6 +115,8 @@ WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const w
  * replaced. path = NULL takes all away. The backend sees no model file, so that a profile's sizes are compared with the
  * model's, and its fingerprint is not. Errors are those of wnw_profile_open. */
 WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
+/* Adds each file of a list, as wnw_profile_next reads it; NULL has none. After an error those before it stay added. */
+WNW_API int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list);
 
 /* Policies that are set from then on with by_itself compress a sequence while its prompt is read, too: before a batch, if n tokens or more
  * were read since the last compression. So its cache has at most what is kept, and n tokens and a batch more. n = 0: only prompts that have

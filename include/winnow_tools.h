@@ -112,6 +112,8 @@ WNW_API int wnw_policy_short(const wnw_policy *p, char **text);
 
 /* Whether the policy keeps everything ("full"). */
 WNW_API bool wnw_policy_is_full(const wnw_policy *p);
+/* Whether a content rule changes entries that are kept, such as "+merge". */
+WNW_API bool wnw_policy_rewrites(const wnw_policy *p);
 
 /* Whether kept tokens get new positions after every compression, "+rerotate". Then a prompt read by CHUNK may be longer
  * than the context. */

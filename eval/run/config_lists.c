@@ -150,7 +150,7 @@ static int find_facts(wnw_policy_facts *facts, const struct eval_lists *l, const
     *facts = wnw_policy_facts_default();
     facts->phase = l->rules.phase;
     facts->decodes = l->rules.every > 0;
-    facts->feeds_again = true;
+    facts->feeds_again = !l->args->app.devices;
     WNW_TRY(find_lengths(&facts->n_tokens, longest, l->args, suite));
     WNW_TRY(app_model_path(&path, l->args->app.model));
     const int rc = app_auto_find_profiles(facts, &(struct app_profile_want){.given = l->args->app.profile,

@@ -29,6 +29,8 @@ int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, co
                                       .n_threads =
                                           args->app.threads == APP_UNSET ? 0 : (int32_t)args->app.threads};
     int status = wnw_model_get_info(m->model, &m->info);
+    if (args->app.devices) /* no session is made */
+        return eval_status_code(status);
     if (status == WNW_OK)
         status = wnw_engine_new(&m->engine, m->model, &params);
     if (status == WNW_OK)

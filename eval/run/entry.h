@@ -17,15 +17,16 @@ struct eval_runtime {
     const struct eval_tokenizer *tokenizer;
     const wnw_model *model;
     wnw_model_info info;
-    wnw_engine *engine;      /* owned, as pad and store are */
-    wnw_session *pad;        /* the second row of batches that have only one */
-    int32_t batch;           /* the most entries that are answered together; 1 = each alone */
-    int32_t answer_tokens;   /* exact length of every answer, also after an end token; 0 = until it ends */
-    bool early_stop;         /* an answer ends where its score cannot change any more */
-    bool own_history;        /* earlier turns show the model's answers and not the references */
-    bool multi_request;      /* every question is asked as if it was the first */
-    bool recompress;         /* before every further question the cache is compressed again */
-    struct wnw_store *store; /* what was read before; NULL = none */
+    wnw_engine *engine;    /* owned, as pad and store are */
+    wnw_session *pad;      /* the second row of batches that have only one */
+    int32_t batch;         /* the most entries that are answered together; 1 = each alone */
+    int32_t answer_tokens; /* exact length of every answer, also after an end token; 0 = until it ends */
+    bool early_stop;       /* an answer ends where its score cannot change any more */
+    bool own_history;      /* earlier turns show the model's answers and not the references */
+    bool multi_request;    /* every question is asked as if it was the first */
+    bool recompress;       /* before every further question the cache is compressed again */
+    struct eval_devices *devices; /* that read and answer in place of sessions, borrowed; NULL = none */
+    struct wnw_store *store;      /* what was read before; NULL = none */
 };
 /* The options and the suite (NULL = none) say how it answers. Returns an exit code; the caller closes in any case. */
 int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, const struct eval_args *args,
@@ -47,6 +48,21 @@ struct eval_reading {
     int32_t n_need; /* the longest timeline in tokens, answers included */
     bool is_text;   /* no question: the second half of a text is compared */
 };
+/* What entries that answer share (entry_answer.c); these return exit codes. Takes the token that logits predict, and finds out whether the answer ends with it:
+ * *open is false then. n_least: tokens that are generated even if it has ended. */
+struct eval_answer;
+struct eval_entry;
+struct eval_expected;
+int eval_take_token(struct eval_answer *a, bool *open, const struct eval_runtime *m,
+                    const struct eval_sample *s, int32_t turn, int32_t n_least, const float *logits);
+/* Tokens that the entry reads before it answers the turn. After the first turn they are newly made, and the
+ * caller clears *own. */
+int eval_turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, const struct eval_runtime *m,
+                  const struct eval_reading *r, const struct eval_entry *e, int32_t turn);
+/* Takes the first tokens of the full cache's answer, at most `most`, with room for what predicts them. */
+int eval_expect(struct eval_expected *x, const struct eval_runtime *m, const struct eval_answer *a,
+                int32_t most);
+
 /* Returns an exit code; the caller closes in any case. */
 int eval_reading_open(struct eval_reading *r, const struct eval_runtime *m, const struct eval_chat *chat,
                       const struct eval_sample *s);

@@ -58,12 +58,10 @@ static bool ends_line(const struct eval_answer *a, const struct eval_runtime *m,
     return ends;
 }
 
-/* Takes the next token of an entry and finds out whether the answer ends with it. */
-static int take_token(struct speaker *sp, const struct eval_runtime *m, const struct eval_sample *s,
-                      int32_t turn)
+int eval_take_token(struct eval_answer *a, bool *open, const struct eval_runtime *m,
+                    const struct eval_sample *s, int32_t turn, int32_t n_least, const float *logits)
 {
-    struct eval_answer *a = sp->a;
-    const int32_t id = wnw__argmax(wnw_session_logits(sp->s), m->info.n_vocab);
+    const int32_t id = wnw__argmax(logits, m->info.n_vocab);
     const bool fixed = m->answer_tokens > 0, eog = !fixed && wnw_token_is_eog(m->model, id);
     int rc = APP_OK;
     if (!eval_grow(&a->ids, (size_t)a->n, sizeof *a->ids))
@@ -80,8 +78,14 @@ static int take_token(struct speaker *sp, const struct eval_runtime *m, const st
         else if (a->n >= s->max_new)
             a->stop = "length";
     }
-    sp->open = rc == APP_OK && !eog && !(a->stop && a->n >= sp->n_least);
+    *open = rc == APP_OK && !eog && !(a->stop && a->n >= n_least);
     return rc;
+}
+
+static int take_token(struct speaker *sp, const struct eval_runtime *m, const struct eval_sample *s,
+                      int32_t turn)
+{
+    return eval_take_token(sp->a, &sp->open, m, s, turn, sp->n_least, wnw_session_logits(sp->s));
 }
 
 /* The session that fills a batch of one row. */
@@ -172,18 +176,25 @@ static int feed_refs(double *nll, bool *good, const struct eval_runtime *m, cons
     return rc;
 }
 
-/* Stores the predictions of the first tokens of the full cache's answer, up to a bounded number. */
-static int keep_expected(struct eval_expected *x, const struct eval_runtime *m, const struct eval_refs *refs,
-                         int32_t most, struct speaker *sp)
+int eval_expect(struct eval_expected *x, const struct eval_runtime *m, const struct eval_answer *a,
+                int32_t most)
 {
-    bool good, good_refs;
-    x->n = sp->a->n < most ? sp->a->n : most;
+    x->n = a->n < most ? a->n : most;
     x->ids = malloc(((size_t)x->n + 1) * sizeof *x->ids);
     x->logits = malloc(((size_t)x->n + 1) * (size_t)m->info.n_vocab * sizeof *x->logits);
     if (!x->ids || !x->logits)
         return eval_no_memory("the full cache's answer");
     if (x->n > 0)
-        memcpy(x->ids, sp->a->ids, (size_t)x->n * sizeof *x->ids);
+        memcpy(x->ids, a->ids, (size_t)x->n * sizeof *x->ids);
+    return APP_OK;
+}
+
+/* Stores the predictions of the first tokens of the full cache's answer, up to a bounded number. */
+static int keep_expected(struct eval_expected *x, const struct eval_runtime *m, const struct eval_refs *refs,
+                         int32_t most, struct speaker *sp)
+{
+    bool good, good_refs;
+    WNW_TRY(eval_expect(x, m, sp->a, most));
     struct eval_forced l = {.n_vocab = m->info.n_vocab, .keep = x->logits};
     WNW_TRY(feed_refs(&x->refs_nll, &good_refs, m, refs, most, sp->stand));
     WNW_TRY(eval_force(&l, sp->stand, x->ids, x->n, true, &good));
@@ -241,10 +252,8 @@ static int own_ids(struct eval_prompt *own, const struct eval_runtime *m, const 
     return rc;
 }
 
-/* Tokens that the entry reads before it answers the turn. After the first turn they are newly made, and the
- * caller clears *own. */
-static int turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, const struct eval_runtime *m,
-                    const struct eval_reading *r, const struct eval_entry *e, int32_t turn)
+int eval_turn_ids(const int32_t **ids, int32_t *n, struct eval_prompt *own, const struct eval_runtime *m,
+                  const struct eval_reading *r, const struct eval_entry *e, int32_t turn)
 {
     const struct eval_prompt *p = &r->first[turn];
     *own = (struct eval_prompt){0};
@@ -296,7 +305,7 @@ static int ask(struct speaker *sp, const struct eval_runtime *m, const struct ev
     const int32_t *ids;
     int32_t n;
     const bool last = turn + 1 == r->n_turns;
-    int rc = turn_ids(&ids, &n, &own, m, r, e, turn);
+    int rc = eval_turn_ids(&ids, &n, &own, m, r, e, turn);
     sp->a->n_question = n;
     if (rc == APP_OK && m->recompress && turn > 0 && e->config->own_read) {
         rc = compress_again(sp, ids, own.n_context);

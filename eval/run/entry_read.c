@@ -15,6 +15,7 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "eval/base/grow.h"
+#include "eval/run/devices.h"
 #include "eval/run/plans.h"
 #include "eval/run/reading_store.h"
 #include "winnow_method.h"
@@ -305,6 +306,8 @@ int eval_read_entries(const struct eval_runtime *m, const struct eval_reading *r
                       struct eval_reference *reference)
 {
     struct eval_shared_reading rd = {.m = m, .r = r, .w = w, .reference = reference};
+    if (m->devices)
+        return eval_read_on_devices(m, r, w, reference);
     for (; rd.first < w->configs->n; rd.first += rd.n) {
         const struct eval_config *c = eval_config_at(&rd, rd.first);
         rd.n = 0;

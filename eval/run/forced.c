@@ -3,6 +3,7 @@
 #include "eval/run/forced.h"
 
 #include "app/likelihood.h"
+#include "app/sequence.h"
 #include "base/vectors.h"
 #include "eval/base/grow.h"
 
@@ -68,4 +69,15 @@ int eval_force(struct eval_forced *l, wnw_session *s, const int32_t *ids, int32_
     const int status = n_fed > 0 ? wnw_session_prefill(s, ids, n_fed, on_logits, &f) : WNW_OK;
     *good = status == WNW_OK;
     return eval_status_code(status);
+}
+
+int eval_force_on(struct eval_forced *l, struct app_sequence *s, const float *predicts, const int32_t *ids,
+                  int32_t n, bool last)
+{
+    struct feeding f = {l, n};
+    const int32_t n_fed = last ? n - 1 : n;
+    if (n < 1)
+        return APP_OK;
+    take(l, 0, predicts);
+    return n_fed > 0 ? eval_status_code(app_sequence_read(s, ids, n_fed, on_logits, &f)) : APP_OK;
 }

@@ -35,5 +35,9 @@ struct eval_forced {
 /* Feeds ids[n]; the session predicts the first of them already. `last`: the prediction after the last one is not
  * needed, which saves feeding it. Sets *good to false where logits are not numbers, and returns an exit code. */
 int eval_force(struct eval_forced *l, wnw_session *s, const int32_t *ids, int32_t n, bool last, bool *good);
+/* The same with a sequence on devices, which after what it has read predicts `predicts`. */
+struct app_sequence;
+int eval_force_on(struct eval_forced *l, struct app_sequence *s, const float *predicts, const int32_t *ids,
+                  int32_t n, bool last);
 
 #endif

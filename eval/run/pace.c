@@ -123,6 +123,8 @@ int eval_pace_open(struct eval_pace *p, const struct eval_runtime *m, const stru
     count_work(p, m, c);
     if (budget)
         WNW_TRY(read_time(&ms, budget));
+    if (s->args->app.devices) /* they are not measured */
+        return APP_OK;
     if (budget || !s->args->quiet || !eval_manifest_exists(s->args->app.out))
         WNW_TRY(measure(p, m));
     if (budget && !eval_manifest_samples(s, s->args->app.out))

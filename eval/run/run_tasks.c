@@ -8,6 +8,7 @@
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
 #include "eval/base/stats.h"
+#include "eval/run/devices.h"
 #include "eval/run/manifest.h"
 #include "eval/run/reading_store.h"
 #include "eval/run/record.h"
@@ -27,7 +28,7 @@ struct tasks {
     bool too_long;        /* the current sample */
     const struct eval_reading *reading; /* of the current sample */
     int64_t n_too_long, n_unmade;
-    int64_t n_answer_tokens;              /* generated, and read for questions */
+    int64_t n_answer_tokens;                 /* generated, and read for questions */
     struct eval_readings readings, separate; /* done, and what every config by itself would need */
 };
 
@@ -166,6 +167,8 @@ static int open_folder(struct eval_run *run)
         app_json_set(&description, "remarks", remarks);
     if (contrasts)
         app_json_set(&description, "contrasts", contrasts);
+    if (run->args->app.devices) /* numbers of other devices round differently */
+        app_json_set(&description, "devices", app_json_text(run->args->app.devices));
     if (run->pace.measured) /* how fast the machine was when the run began */
         app_json_set(&description, "calibration",
                      json_pack("{s:f, s:f}", "token_ms", run->pace.token_ms, "step_ms", run->pace.step_ms));
@@ -183,11 +186,13 @@ static int open_all(struct eval_run *run)
     WNW_TRY(eval_check_words(args));
     WNW_TRY(check_options(args, &run->configs));
     WNW_TRY(eval_reading_store_check(args, &run->configs));
+    WNW_TRY(eval_devices_check(args, &run->configs));
     WNW_TRY(eval_setup_open(&run->setup, args, run->suite));
     WNW_TRY(load_profiles(run));
     WNW_TRY(eval_setup_fit(&run->setup));
     WNW_TRY(eval_chat_open(&x->raw, run->setup.model, "none"));
     WNW_TRY(eval_runtime_open(&run->runtime, &run->setup.tokenizer, args, run->suite));
+    WNW_TRY(eval_devices_open(&run->runtime.devices, &run->setup, &run->configs));
     WNW_TRY(eval_pace_open(&run->pace, &run->runtime, &run->configs, &run->setup, run->shard.n));
     WNW_TRY(open_folder(run));
     x->wanted = calloc((size_t)run->configs.n, sizeof *x->wanted);

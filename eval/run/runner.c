@@ -8,6 +8,7 @@
 #include "app/console.h"
 #include "app/stop.h"
 #include "eval/base/grow.h"
+#include "eval/run/devices.h"
 #include "eval/run/manifest.h"
 #include "winnow_tools.h"
 
@@ -19,6 +20,7 @@ int eval_run_open_folder(struct eval_run *run, json_t *description)
 void eval_run_close(struct eval_run *run)
 {
     eval_journal_close(&run->journal);
+    eval_devices_close(run->runtime.devices);
     eval_runtime_close(&run->runtime);
     eval_configs_close(&run->configs);
     eval_setup_close(&run->setup);

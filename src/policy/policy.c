@@ -274,6 +274,12 @@ bool wnw_policy_is_full(const wnw_policy *p)
     return wnw__policy_keeps_all(p) && !wnw__policy_rewrites_all(p);
 }
 
+bool wnw_policy_rewrites(const wnw_policy *p)
+{
+    const wnw_contents *c = p ? wnw__contents_of(p) : NULL;
+    return c && (c->merge || c->prune || c->fit);
+}
+
 bool wnw_policy_has_own_size(const wnw_policy *p)
 {
     return p &&

@@ -116,6 +116,17 @@ void wnw__session_resume_rules(wnw_session *s, const struct wnw__session_state *
     s->rules.n_keep = state->n_keep;
 }
 
+int wnw__session_take(wnw_session *s, const int32_t *tokens, int32_t n)
+{
+    WNW_TRY(wnw__session_check_tokens(s, tokens, n));
+    WNW_TRY(wnw__token_log_reserve(&s->token_log, 0, n));
+    wnw__token_log_add(&s->token_log, 0, tokens, n);
+    s->n_past = s->n_fixed = n;
+    s->rules.is_over = s->rules.ev.once;
+    s->has_logits = false;
+    return WNW_OK;
+}
+
 int wnw__session_set_state(wnw_session *s, const struct wnw__session_state *state)
 {
     int32_t *slide_counts =

@@ -33,6 +33,9 @@ int wnw__session_check_read(const struct wnw__session_state *state, const int32_
 /* Brings a session that has read nothing, and whose cache has the entries, into a state that was checked. There are no
  * logits. The policy stays borrowed. After a failure the session can only be freed. */
 int wnw__session_set_state(wnw_session *s, const struct wnw__session_state *state);
+/* Has a session that has read nothing, and whose cache has the entries, count tokens as read and compressed by its rules. There are no
+ * logits. E_FULL, E_NOMEM; E_RANGE for a token that is not in the vocabulary. */
+int wnw__session_take(wnw_session *s, const int32_t *tokens, int32_t n);
 /* Has the rules of s, which were just set by wnw_session_begin, go on with the counts of a state. */
 void wnw__session_resume_rules(wnw_session *s, const struct wnw__session_state *state);
 

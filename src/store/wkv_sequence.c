@@ -10,6 +10,7 @@
  */
 #include "base/sizes.h"
 #include "base/system.h"
+#include "session/state.h"
 #include "store/wkv.h"
 
 #include <ggml.h>
@@ -20,11 +21,11 @@
 
 /* Size of the blocks in which libllama rotates keys, or values, of a quantised cache: none where a head is no multiple of
  * the smallest of them. */
-static int32_t libllama_block(const struct wnw__wkv_meta *m, enum wnw__stored what)
+static int32_t libllama_block(int32_t d, wnw_kv_type type, enum wnw__stored what)
 {
     enum { SMALLEST = 64 };
-    const int32_t d = m->n_embd_head, largest = d & -d;
-    const bool quantised = m->kv_type == WNW_KV_Q8_0 || m->kv_type == WNW_KV_Q4_0;
+    const int32_t largest = d & -d;
+    const bool quantised = type == WNW_KV_Q8_0 || type == WNW_KV_Q4_0;
     if (!quantised || d % SMALLEST != 0)
         return 0;
     return what == WNW_KEYS ? largest : SMALLEST;
@@ -32,7 +33,8 @@ static int32_t libllama_block(const struct wnw__wkv_meta *m, enum wnw__stored wh
 
 static int check_rotation(const struct wnw__wkv_meta *m)
 {
-    const int32_t k = libllama_block(m, WNW_KEYS), v = libllama_block(m, WNW_VALUES);
+    const int32_t k = libllama_block(m->n_embd_head, m->kv_type, WNW_KEYS),
+                  v = libllama_block(m->n_embd_head, m->kv_type, WNW_VALUES);
     if (m->k_block == k && m->v_block == v)
         return WNW_OK;
     return wnw__fail(
@@ -62,10 +64,11 @@ static int check_version(void)
 {
     if (WNW_SEQUENCE_VERSION == WRITTEN_VERSION)
         return WNW_OK;
-    return wnw__fail(WNW_E_UNSUPPORTED,
-                     "this libllama saves sequences in version %d of its form, and winnow writes version %d: use "
-                     "a libllama that has this one (docs/internals/upstream.md)",
-                     WNW_SEQUENCE_VERSION, (int)WRITTEN_VERSION);
+    return wnw__fail(
+        WNW_E_UNSUPPORTED,
+        "this libllama saves sequences in version %d of its form, and winnow writes version %d: use "
+        "a libllama that has this one (docs/internals/upstream.md)",
+        WNW_SEQUENCE_VERSION, (int)WRITTEN_VERSION);
 }
 
 static int check_fit(const struct wnw_stored *st)
@@ -218,4 +221,219 @@ int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
         *bytes = NULL;
     }
     return rc;
+}
+
+/* ---- Reading ---- */
+
+/* A state that is read from its beginning on. */
+struct reader {
+    const uint8_t *at, *end;
+    bool short_of; /* it ended too early */
+};
+
+/* The next n bytes; NULL where there are fewer. */
+static const uint8_t *take(struct reader *r, uint64_t n)
+{
+    const uint8_t *at = r->at;
+    if (r->short_of || n > (uint64_t)(r->end - r->at)) {
+        r->short_of = true;
+        return NULL;
+    }
+    r->at += n;
+    return at;
+}
+
+static uint32_t take_u32(struct reader *r)
+{
+    uint32_t x = 0;
+    const uint8_t *at = take(r, sizeof x);
+    if (at)
+        memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static uint64_t take_u64(struct reader *r)
+{
+    uint64_t x = 0;
+    const uint8_t *at = take(r, sizeof x);
+    if (at)
+        memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static int no_state(const char *what)
+{
+    return wnw__fail(WNW_E_FORMAT, "this is no state of a sequence that libllama has read: %s", what);
+}
+
+/* One of libllama's caches in a state. */
+struct stored_rows {
+    int32_t n_tokens;
+    int32_t *cell;           /* [n_tokens] place of the token's row, -1 = it has none; owned */
+    const uint8_t **rows[2]; /* [n_layer] keys and values of each layer of the session; owned lists */
+    bool slides;
+};
+
+static int take_cells(struct reader *r, struct stored_rows *c, uint32_t n)
+{
+    for (int32_t t = 0; t < c->n_tokens; t++)
+        c->cell[t] = -1;
+    for (uint32_t i = 0; i < n && !r->short_of; i++) {
+        const uint32_t pos = take_u32(r), n_seq = take_u32(r);
+        (void)take(r, (uint64_t)n_seq * sizeof(uint32_t));
+        if (pos >= (uint32_t)c->n_tokens || c->cell[pos] >= 0)
+            return no_state("a token has a position that was not read, or that another one has");
+        c->cell[pos] = (int32_t)i;
+    }
+    return r->short_of ? no_state("it ends too early") : WNW_OK;
+}
+
+/* Finds the keys or values of n cells in all layers of this cache. */
+static int find_rows(struct reader *r, struct stored_rows *c, const struct wnw__cache *own, uint32_t n,
+                     enum wnw__stored what)
+{
+    const size_t each = what == WNW_KEYS ? own->row_bytes : own->v_row_bytes;
+    for (int32_t il = 0; il < own->n_layer; il++) {
+        if ((own->layers[il].n_swa > 0) != c->slides)
+            continue;
+        const int32_t type = (int32_t)take_u32(r);
+        const uint64_t row_bytes = take_u64(r);
+        if (!r->short_of && (type != ggml_type_of(own->type) || row_bytes != each * (size_t)own->n_head_kv))
+            return no_state("its rows are of another type or length than those of the session");
+        c->rows[what][il] = take(r, n * row_bytes);
+    }
+    return r->short_of ? no_state("it ends too early") : WNW_OK;
+}
+
+static int take_cache(struct reader *r, struct stored_rows *c, const struct wnw__cache *own)
+{
+    uint32_t n_layer = 0;
+    for (int32_t il = 0; il < own->n_layer; il++)
+        n_layer += (own->layers[il].n_swa > 0) == c->slides;
+    if (take_u32(r) != 1)
+        return no_state("it has several streams, or none");
+    const uint32_t n = take_u32(r);
+    if (n > (uint32_t)c->n_tokens)
+        return no_state("it has more tokens than were read");
+    WNW_TRY(take_cells(r, c, n));
+    if (take_u32(r) != 0)
+        return no_state("its values are transposed, as they are without flash attention");
+    if (take_u32(r) != n_layer)
+        return no_state("it has other layers than the model's sessions");
+    WNW_TRY(find_rows(r, c, own, n, WNW_KEYS));
+    return find_rows(r, c, own, n, WNW_VALUES);
+}
+
+static bool all_ones(const uint8_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != 0xff)
+            return false;
+    return true;
+}
+
+/* Copies the rows of a head in one layer to the room that was reserved, and lists the tokens that it holds. */
+static int32_t take_head(struct wnw__cache *own, const struct stored_rows *c, int32_t il, int32_t ih,
+                         int32_t *keep)
+{
+    const struct wnw__kv_layer *l = &own->layers[il];
+    const size_t k = own->row_bytes, v = own->v_row_bytes;
+    const int32_t first = wnw__cache_first_seen(own, l, c->n_tokens);
+    int32_t n = 0;
+    for (int32_t t = 0; t < c->n_tokens; t++) {
+        const size_t from = (size_t)(c->cell[t] < 0 ? 0 : c->cell[t]) * (size_t)own->n_head_kv + (size_t)ih;
+        const size_t to = (size_t)(l->off[ih] + t);
+        const bool there = c->cell[t] >= 0 && (l->n_swa == 0 || t >= first) &&
+                           !all_ones(c->rows[WNW_KEYS][il] + from * k, k);
+        if (!there)
+            continue;
+        memcpy(l->k + to * k, c->rows[WNW_KEYS][il] + from * k, k);
+        memcpy(l->v + to * v, c->rows[WNW_VALUES][il] + from * v, v);
+        keep[n++] = t;
+    }
+    return n;
+}
+
+static int fill_layer(struct wnw__cache *own, const struct stored_rows *c, int32_t il)
+{
+    const int32_t n_head = own->n_head_kv;
+    int32_t *room = malloc((size_t)n_head * (size_t)c->n_tokens * sizeof *room);
+    int32_t *n_keep = calloc((size_t)n_head, sizeof *n_keep);
+    const int32_t **keep = calloc((size_t)n_head, sizeof *keep);
+    int rc = room && n_keep && keep ? wnw__cache_reserve_layer(own, il, c->n_tokens, true)
+                                    : wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)c->n_tokens);
+    for (int32_t ih = 0; rc == WNW_OK && ih < n_head; ih++) {
+        int32_t *const list = room + (size_t)ih * (size_t)c->n_tokens;
+        n_keep[ih] = take_head(own, c, il, ih, list);
+        keep[ih] = list;
+    }
+    if (rc == WNW_OK) {
+        wnw__cache_commit_layer(own, il, 0, c->n_tokens);
+        rc = wnw__cache_keep_layer(own, il, keep, n_keep);
+    }
+    free(room);
+    free(n_keep);
+    free(keep);
+    return rc;
+}
+
+/* Reads one of the caches and fills the session's layers of its kind. */
+static int fill_layers(struct reader *r, struct wnw__cache *own, int32_t n_tokens, bool slides)
+{
+    struct stored_rows c = {.n_tokens = n_tokens, .slides = slides};
+    c.cell = malloc((size_t)n_tokens * sizeof *c.cell);
+    c.rows[WNW_KEYS] = calloc((size_t)own->n_layer, sizeof *c.rows[0]);
+    c.rows[WNW_VALUES] = calloc((size_t)own->n_layer, sizeof *c.rows[0]);
+    int rc = c.cell && c.rows[WNW_KEYS] && c.rows[WNW_VALUES]
+                 ? take_cache(r, &c, own)
+                 : wnw__fail(WNW_E_NOMEM, "no memory for the cells of %d tokens", (int)n_tokens);
+    for (int32_t il = 0; rc == WNW_OK && il < own->n_layer; il++)
+        if ((own->layers[il].n_swa > 0) == slides)
+            rc = fill_layer(own, &c, il);
+    free(c.cell);
+    free(c.rows[WNW_KEYS]);
+    free(c.rows[WNW_VALUES]);
+    return rc;
+}
+
+static int check_session(const wnw_session *s)
+{
+    const struct wnw__cache *c = &s->cache;
+    if (s->n_past > 0)
+        return wnw__fail(WNW_E_ARG, "the session has read %d tokens: a sequence goes into an empty one",
+                         (int)s->n_past);
+    if (c->n_tail > 0 || s->recurrent)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "libllama's cache has no tail, and recurrent layers are not moved");
+    const int32_t k = libllama_block(c->d, c->type, WNW_KEYS), v = libllama_block(c->d, c->type, WNW_VALUES);
+    return c->k_block == k && c->v_block == v
+               ? WNW_OK
+               : wnw__fail(
+                     WNW_E_UNSUPPORTED,
+                     "sessions rotate keys and values in blocks of %d and %d elements, libllama in %d and "
+                     "%d (0: not at all)%s",
+                     (int)c->k_block, (int)c->v_block, (int)k, (int)v,
+                     k == 0 ? "; take --kv-rotate off" : "");
+}
+
+int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, const int32_t *tokens,
+                              int32_t n_tokens)
+{
+    WNW_REQUIRE(s);
+    WNW_REQUIRE(state);
+    WNW_REQUIRE(tokens);
+    struct reader r = {.at = state, .end = state + n};
+    bool slides = false;
+    WNW_TRY(check_version());
+    WNW_TRY(check_session(s));
+    WNW_TRY(wnw__session_check_tokens(s, tokens, n_tokens));
+    if (take_u32(&r) != SEQUENCE_MARK)
+        return no_state("it does not begin as one");
+    (void)take_u32(&r); /* its number */
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        slides = slides || s->cache.layers[il].n_swa > 0;
+    WNW_TRY(fill_layers(&r, &s->cache, n_tokens, false));
+    if (slides)
+        WNW_TRY(fill_layers(&r, &s->cache, n_tokens, true));
+    return wnw__session_take(s, tokens, n_tokens);
 }

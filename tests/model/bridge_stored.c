@@ -190,6 +190,108 @@ static void test_as_in_a_session(void **state)
     wnw_model_free(m);
 }
 
+/* ---- The other way: from libllama's cache to a session ---- */
+
+/* The state of the sequence that libllama has; the caller frees it. */
+static uint8_t *state_of(struct test_llama *t, size_t *n)
+{
+    *n = llama_state_seq_get_size(t->ctx, 0);
+    uint8_t *bytes = malloc(*n);
+    assert_non_null(bytes);
+    assert_int_equal(llama_state_seq_get_data(t->ctx, bytes, *n, 0), *n);
+    return bytes;
+}
+
+/* Both hold the same entries, and go on bit for bit alike. */
+static void check_same(wnw_session *a, wnw_session *b, const wnw_model *m, int32_t n_vocab)
+{
+    wnw_model_info info = wnw_model_info_default();
+    assert_ok(wnw_model_get_info(m, &info));
+    for (int32_t il = 0; il < info.n_layer; il++)
+        for (int32_t ih = 0; ih < info.n_head_kv; ih++) {
+            const int32_t n = wnw_cache_n(a, il, ih);
+            assert_int_equal(wnw_cache_n(b, il, ih), n);
+            assert_memory_equal(wnw_cache_positions(a, il, ih), wnw_cache_positions(b, il, ih),
+                                (size_t)n * sizeof(int32_t));
+        }
+    for (int32_t i = 0; i < N_MORE; i++) {
+        assert_ok(wnw_session_decode(a, token(N_PROMPT + i)));
+        assert_ok(wnw_session_decode(b, token(N_PROMPT + i)));
+        assert_memory_equal(wnw_session_logits(a), wnw_session_logits(b), (size_t)n_vocab * sizeof(float));
+    }
+}
+
+static void test_back(void **state)
+{
+    const struct row *row = *state;
+    struct test_llama t;
+    int32_t tokens[N_PROMPT];
+    size_t n;
+    wnw_engine *e;
+    wnw_session *stored;
+    wnw_model *m = test_model_open(row->model);
+    wnw_stored *st = store(m, row, row->recipe);
+    make_tokens(tokens, N_PROMPT);
+    open_llama(&t, row);
+    test_llama_decode(&t, 1, 0, tokens, N_OTHER, NULL); /* so that cells are not positions */
+    load(&t, st);
+    uint8_t *bytes = state_of(&t, &n);
+    assert_ok(wnw_engine_new(&e, m, NULL));
+    assert_ok(wnw_stored_session(&stored, st, e, NULL));
+    wnw_session *s = test_session_new(m, &row->how);
+    assert_ok(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT));
+    assert_int_equal(wnw_session_n_past(s), N_PROMPT);
+    assert_null(wnw_session_logits(s));
+    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT), WNW_E_ARG);
+    check_same(stored, s, m, t.n_vocab);
+    free(bytes);
+    wnw_session_free(s);
+    wnw_session_free(stored);
+    wnw_engine_free(e);
+    test_llama_close(&t);
+    wnw_stored_free(st);
+    wnw_model_free(m);
+}
+
+/* States that were cut, or that another session has: refused, and the session can be reset and used. */
+static void test_bad_states(void **state)
+{
+    const struct row *row = &rows[0];
+    const struct test_session other = {.kv_type = WNW_KV_F32};
+    int32_t tokens[N_PROMPT];
+    uint8_t *bytes;
+    size_t n;
+    (void)state;
+    make_tokens(tokens, N_PROMPT);
+    wnw_model *m = test_model_open(row->model);
+    wnw_stored *st = store(m, row, row->recipe);
+    assert_ok(wnw_stored_sequence(st, &bytes, &n));
+    wnw_session *s = test_session_new(m, &row->how), *f32 = test_session_new(m, &other);
+    for (size_t cut = 0; cut < n; cut += n / 50) {
+        uint8_t *copy = malloc(cut + 1); /* so that a read past its end is found */
+        assert_non_null(copy);
+        memcpy(copy, bytes, cut);
+        assert_error(wnw_session_take_sequence(s, copy, cut, tokens, N_PROMPT), WNW_E_FORMAT);
+        assert_int_equal(wnw_session_n_past(s), 0);
+        assert_ok(wnw_session_reset(s));
+        free(copy);
+    }
+    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT - 1), WNW_E_FORMAT);
+    assert_error(wnw_session_take_sequence(f32, bytes, n, tokens, N_PROMPT), WNW_E_FORMAT);
+    assert_says("of another type");
+    bytes[12] = 0xff; /* of the first token's position */
+    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT), WNW_E_FORMAT);
+    bytes[0]++;
+    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT), WNW_E_FORMAT);
+    assert_ok(wnw_session_reset(s));
+    assert_ok(wnw_session_prefill(s, tokens, N_PROMPT, NULL, NULL));
+    wnw_free(bytes);
+    wnw_session_free(s);
+    wnw_session_free(f32);
+    wnw_stored_free(st);
+    wnw_model_free(m);
+}
+
 /* ---- What libllama's cache cannot hold ---- */
 
 static const struct misfit {
@@ -229,5 +331,7 @@ static void test_misfits(void **state)
 
 int main(void)
 {
-    return run_rows(test_as_in_a_session, rows) + run_rows(test_misfits, misfits);
+    const struct CMUnitTest bad[] = {cmocka_unit_test(test_bad_states)};
+    return run_rows(test_as_in_a_session, rows) + run_rows(test_back, rows) +
+           run_rows(test_misfits, misfits) + cmocka_run_group_tests(bad, NULL, NULL);
 }

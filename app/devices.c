@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/devices.h"
+#include "app/devices.h"
 
 #include "app/console.h"
 #include "winnow_bridge.h"
@@ -50,11 +50,11 @@ static int32_t take_number(const char **list)
     return (int32_t)x;
 }
 
-static int share_out(struct cli_devices *d, const char *layers, const char *model)
+static int share_out(struct app_devices *d, const char *layers, const char *model)
 {
     const int64_t n_layer = count_layers(model);
     const char *rest = layers;
-    int32_t share[CLI_MOST_DEVICES] = {0}, n = 0;
+    int32_t share[APP_MOST_DEVICES] = {0}, n = 0;
     int64_t sum = 0;
     if (n_layer < 1)
         return app_fail(APP_FAILED, "cannot count the layers of %s", model);
@@ -90,14 +90,14 @@ static bool is_ours(const char *name)
 }
 
 /* Names those that were just made: all that this process has. */
-static int name_ours(struct cli_devices *d)
+static int name_ours(struct app_devices *d)
 {
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
         const char *name = ggml_backend_dev_name(ggml_backend_dev_get(i));
         if (!is_ours(name))
             continue;
-        if (d->n == CLI_MOST_DEVICES)
-            return app_fail(APP_BAD_INPUT, "--devices names more than %d devices", CLI_MOST_DEVICES);
+        if (d->n == APP_MOST_DEVICES)
+            return app_fail(APP_BAD_INPUT, "--devices names more than %d devices", APP_MOST_DEVICES);
         if (!app_text_put(&d->ours, "%s%s", d->n ? "," : "", name))
             return app_fail(APP_FAILED, "out of memory");
         d->n++;
@@ -105,7 +105,7 @@ static int name_ours(struct cli_devices *d)
     return APP_OK;
 }
 
-int cli_devices_make(struct cli_devices *d, const struct cli_args *args, const char *model)
+int app_devices_make(struct app_devices *d, const struct app_args *args, const char *model)
 {
     if (!args->devices)
         return args->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
@@ -118,9 +118,9 @@ int cli_devices_make(struct cli_devices *d, const struct cli_args *args, const c
     return rc == APP_OK && args->layers ? share_out(d, args->layers, model) : rc;
 }
 
-void cli_devices_clear(struct cli_devices *d)
+void app_devices_clear(struct app_devices *d)
 {
     free(d->ours.s);
     free(d->split.s);
-    *d = (struct cli_devices){0};
+    *d = (struct app_devices){0};
 }
