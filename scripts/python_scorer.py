@@ -48,7 +48,14 @@ def py_window(window_attention):
     return np.einsum("hwn->hn", window_attention)  # the order of a mean, in less time
 
 
-PAIRS = [("knorm", "py_norms"), ("knorm", "py_norms_copied"), ("snapkv:window=32,kernel=1", "py_window")]
+@winnow.scorer(needs=["window_attention"], first=0, last=32, query_heads=True)
+@timed
+def py_window_out(window_attention, out):
+    """Without an array of its own."""
+    np.add.reduce(window_attention, axis=1, out=out)
+
+
+PAIRS = [("knorm", "py_norms"), ("knorm", "py_norms_copied"), ("snapkv:window=32,kernel=1", "py_window"), ("snapkv:window=32,kernel=1", "py_window_out")]
 
 
 def main():
