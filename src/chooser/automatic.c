@@ -64,7 +64,7 @@ static void end_with_share(wnw_policy_choice *out, const wnw_size *size, const w
         out->until_tokens = (int32_t)last;
 }
 
-/* The facts of a prompt of so many tokens. *quality: what the recipe asks for, else 0. */
+/* The facts of a prompt of n_tokens. *quality: what the recipe asks for, else 0. */
 static int facts_of(wnw_policy_facts *facts, double *quality, const wnw_automatic *a, int32_t n_tokens)
 {
     *facts = wnw_policy_facts_default();
