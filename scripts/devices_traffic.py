@@ -9,7 +9,7 @@
     serve      winnow serve around two, everything kept, with what policies of requests need;
     kept       the same with a part kept.
 
-Each worker is behind a relay of the loopback interface, which counts messages and bytes, and holds back what goes to the worker for the delay: that is
+Between a server and each of its workers is a relay, which counts messages and bytes, and holds back what goes to the worker for the delay: that is
 what a round trip takes longer. Servers are asked in turn. The script prints CSV: medians over rounds, and ratios of each round to `rpc` with the
 same delay. Messages and bytes of a token are differences of a long answer and a short one to a prompt, over both workers. A node's MiB are the keys and
 values of its layers after the answer.
@@ -65,7 +65,7 @@ class Counter:
 
 
 class Relay:
-    """Stands between a server and a worker of its own."""
+    """The connections between a server and one of its workers, which is started here."""
 
     def __init__(self, a, processes):
         with socket.create_server(("127.0.0.1", 0)) as s:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The example of docs/use/several-machines.md with two network namespaces, as it stands there: workers at addresses of networks.
+# The example of docs/use/several-machines.md with two network namespaces: its commands as they are, with workers at addresses of networks.
 # It runs in namespaces of its own, so that nothing of it stays; where the system does not let it have them, it is skipped.
 . "$(dirname "$0")/lib.sh"
 if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
