@@ -144,18 +144,6 @@ static void rows_told(const int32_t *cells, int32_t n, int32_t n_cells, void *us
     s->n += n;
 }
 
-static int set_profiles(struct app_sequence *s, const char *list)
-{
-    char *path = NULL;
-    int rc = list ? wnw_profile_next(&path, &list) : WNW_OK;
-    while (rc == WNW_OK && path) {
-        rc = wnw_bridge_set_profile(s->cache, path);
-        wnw_free(path);
-        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
-    }
-    return rc;
-}
-
 /* Layers that the backend leaves as libllama has them hold every token, and no policy acts on them. */
 static bool any_ragged(const struct app_sequence *s)
 {
@@ -169,7 +157,7 @@ static bool any_ragged(const struct app_sequence *s)
 static int begin(struct app_sequence *s, const struct app_sequence_params *p)
 {
     WNW_TRY(wnw_bridge_find(&s->cache, llama_synchronize, s->ctx));
-    WNW_TRY(set_profiles(s, p->profiles));
+    WNW_TRY(wnw_bridge_set_profiles(s->cache, p->profiles));
     WNW_TRY(wnw_bridge_tell_rows(s->cache, rows_told, s));
     return app_sequence_set_policy(s, p->policy);
 }

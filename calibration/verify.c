@@ -19,6 +19,7 @@
 #include "app/json.h"
 #include "app/likelihood.h"
 #include "app/stop.h"
+#include "base/err.h"
 #include "base/random.h"
 #include "eval/base/stats.h"
 #include "winnow_batch.h"
@@ -31,26 +32,30 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HEADS, POOLED, ELASTIC, CONSTANT, N_ROW };
-static const char *const row_names[N_ROW] = {"heads", "pooled", "elastic", "constant"};
 enum { LEARNED, NEUTRAL, N_SIDE };
+enum { HEADS, POOLED, ELASTIC, CONSTANT, N_ROW };
 
 /* Recipes of both sides; %d is the window. */
-static const char *const recipes[N_ROW][N_SIDE] = {
-    {"compilerkv:window=%d+gate:window=%d,mode=strict",
-     "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"},
-    {"compilerkv:window=%d+gate:window=%d,mode=pooled",
-     "compilerkv:window=%d,table=none+gate:window=%d,mode=pooled,tau=1"},
-    {"compilerkv:window=%d+gate:window=%d,mode=elastic",
-     "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"},
-    {"compilerkv:window=%d+gate:window=%d,mode=elastic",
-     "compilerkv:window=%d+gate:window=%d,mode=elastic,table=constant"},
+static const struct row {
+    const char *name, *recipes[N_SIDE];
+} rows[N_ROW] = {
+    [HEADS] = {"heads",
+               {"compilerkv:window=%d+gate:window=%d,mode=strict",
+                "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"}},
+    [POOLED] = {"pooled",
+                {"compilerkv:window=%d+gate:window=%d,mode=pooled",
+                 "compilerkv:window=%d,table=none+gate:window=%d,mode=pooled,tau=1"}},
+    [ELASTIC] = {"elastic",
+                 {"compilerkv:window=%d+gate:window=%d,mode=elastic",
+                  "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"}},
+    [CONSTANT] = {"constant",
+                  {"compilerkv:window=%d+gate:window=%d,mode=elastic",
+                   "compilerkv:window=%d+gate:window=%d,mode=elastic,table=constant"}},
 };
 
-/* What one piece showed. */
-struct piece {
-    double full; /* nats per token of what follows */
-    double nll[N_ROW][N_SIDE], kept[N_ROW][N_SIDE];
+/* What one side of a comparison showed, in one piece or on the mean of all. */
+struct side {
+    double nll, kept; /* nats per token of what follows, entries per head */
 };
 
 struct verify {
@@ -62,14 +67,17 @@ struct verify {
     wnw_engine *engine;
     int32_t *tokens, *prompt;
     int32_t n_tokens, bos; /* bos: in front of every piece, -1 = none */
-    struct piece *pieces;
     int32_t n_pieces;
-    struct app_progress progress;
+    double full;         /* nats per token with the full cache, mean over the pieces */
+    double *gain[N_ROW]; /* [n_pieces] of the learned side */
+    struct side mean[N_ROW][N_SIDE];
+    struct eval_paired paired[N_ROW];
 };
 
-static int no_memory(void)
+/* A status of the library as an exit code, with its sentence. */
+static int told(int status)
 {
-    return app_fail(APP_FAILED, "out of memory");
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 /* ---- The profile ---- */
@@ -100,39 +108,46 @@ static int32_t setting(const json_t *settings, const char *key, int32_t def)
     return n >= 1 && n <= INT32_MAX / 4 ? (int32_t)n : def;
 }
 
-static int read_settings(struct verify *v, const char *path)
+static int read_settings(struct verify *v, const json_t *root, const char *path)
 {
-    json_error_t error;
-    json_t *root = json_load_file(path, 0, &error);
     const json_t *settings = json_object_get(root, "settings");
     const char *kind = json_string_value(json_object_get(root, "kind"));
-    int rc = APP_OK;
-    if (!root)
-        return app_fail(APP_BAD_INPUT, "cannot read '%s': %s", path, error.text);
     v->budget = setting(settings, "budget", 0);
     v->window = setting(settings, "window", 0);
     v->length = setting(settings, "length", 1024);
     v->next = setting(settings, "next", 64);
     if (!kind || strcmp(kind, "compiler") != 0 || v->budget == 0 || v->window == 0)
-        rc = app_fail(APP_BAD_INPUT, "'%s' is no profile of kind compiler with a budget and a window", path);
-    for (int32_t i = 0; rc == APP_OK && i < v->job->n_texts; i++)
+        return app_fail(APP_BAD_INPUT, "'%s' is no profile of kind compiler with a budget and a window",
+                        path);
+    for (int32_t i = 0; i < v->job->n_texts; i++)
         if (has_read(root, &v->job->texts[i]))
-            rc = app_fail(APP_BAD_INPUT,
-                          "the tables of '%s' were made from '%s', which therefore tells nothing about "
-                          "them; give another text",
-                          path, v->job->texts[i].name);
-    json_decref(root);
-    return rc;
+            return app_fail(APP_BAD_INPUT,
+                            "the tables of '%s' were made from '%s', which therefore tells nothing about "
+                            "them; give another text",
+                            path, v->job->texts[i].name);
+    return APP_OK;
 }
 
+/* Opens the profile and the policies of its window. */
 static int open_profile(struct verify *v, const char *path)
 {
+    json_error_t error;
+    char recipe[128];
     if (access(path, R_OK) != 0)
         return app_fail(app_errno_code(errno), "cannot read '%s': %s", path, strerror(errno));
-    int status = wnw_profile_new(&v->profile, v->job->model);
-    if (status == WNW_OK)
-        status = wnw_profile_add_file(v->profile, path);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    WNW_TRY(told(wnw_profile_new(&v->profile, v->job->model)));
+    /* Refuses what is no regular file, or too large. */
+    WNW_TRY(told(wnw_profile_add_file(v->profile, path)));
+    json_t *root = json_load_file(path, 0, &error);
+    const int rc = root ? read_settings(v, root, path)
+                        : app_fail(APP_BAD_INPUT, "cannot read '%s': %s", path, error.text);
+    json_decref(root);
+    WNW_TRY(rc);
+    for (int i = 0; i < N_ROW * N_SIDE; i++) {
+        snprintf(recipe, sizeof recipe, rows[i / N_SIDE].recipes[i % N_SIDE], (int)v->window, (int)v->window);
+        WNW_TRY(told(wnw_policy_parse(&v->policy[i / N_SIDE][i % N_SIDE], recipe, NULL)));
+    }
+    return APP_OK;
 }
 
 /* ---- The text ---- */
@@ -140,29 +155,25 @@ static int open_profile(struct verify *v, const char *path)
 static int read_tokens(struct verify *v)
 {
     const wnw_calibration_text *text = &v->job->texts[0];
+    const int64_t needed = (int64_t)v->n_pieces * (v->length + v->next);
     int32_t *bos = NULL, n_bos = 0;
     if (v->job->n_texts != 1)
         return app_fail(APP_BAD_INPUT, "--verify reads one text, and -f names %d", (int)v->job->n_texts);
-    int status = wnw_tokenize(v->job->model, text->text, text->len, false, false, &v->tokens, &v->n_tokens);
-    if (status == WNW_OK)
-        status = wnw_tokenize(v->job->model, "", 0, true, false, &bos, &n_bos);
+    WNW_TRY(told(wnw_tokenize(v->job->model, text->text, text->len, false, false, &v->tokens, &v->n_tokens)));
+    WNW_TRY(told(wnw_tokenize(v->job->model, "", 0, true, false, &bos, &n_bos)));
     v->bos = n_bos > 0 ? bos[0] : -1;
     wnw_free(bos);
-    if (status != WNW_OK)
-        return app_fail_status(status);
     if (v->length + v->next > v->info.n_ctx_train)
         return app_fail(APP_BAD_INPUT,
                         "pieces of %d tokens and the %d after them do not fit the context of %d",
                         (int)v->length, (int)v->next, (int)v->info.n_ctx_train);
-    const int64_t needed = (int64_t)v->n_pieces * (v->length + v->next);
     if (v->n_tokens < needed)
         return app_fail(APP_BAD_INPUT,
                         "'%s' has %d tokens; %d pieces of %d and the %d after each need %lld: give a longer "
                         "text or fewer --pieces",
                         text->name, (int)v->n_tokens, (int)v->n_pieces, (int)v->length, (int)v->next,
                         (long long)needed);
-    v->prompt = malloc((size_t)(v->length + v->next) * sizeof *v->prompt);
-    return v->prompt ? APP_OK : no_memory();
+    return APP_OK;
 }
 
 /* The prompt of piece i and what follows it, [length + next]. */
@@ -196,13 +207,10 @@ static int follow(const struct verify *v, const wnw_session *full, const wnw_pla
                   double *nll)
 {
     wnw_session *s;
-    int status = wnw_session_copy(&s, full);
-    if (status != WNW_OK)
-        return status;
+    WNW_TRY(wnw_session_copy(&s, full));
     struct follow f = {.next = next + 1, .n_vocab = v->info.n_vocab};
     f.sum = app_token_nll(wnw_session_logits(s), v->info.n_vocab, next[0]);
-    if (plan)
-        status = wnw_session_apply(s, plan, NULL);
+    int status = plan ? wnw_session_apply(s, plan, NULL) : WNW_OK;
     if (status == WNW_OK && v->next > 1)
         status = wnw_session_prefill(s, next, v->next - 1, on_logits, &f);
     wnw_session_free(s);
@@ -210,194 +218,155 @@ static int follow(const struct verify *v, const wnw_session *full, const wnw_pla
     return status;
 }
 
-static int compare_side(const struct verify *v, wnw_session *full, int row, int side, const int32_t *next,
-                        struct piece *out)
+/* Sets sides[N_SIDE] of one comparison. */
+static int compare_row(const struct verify *v, wnw_session *full, int row, const int32_t *next,
+                       struct side *sides)
 {
-    wnw_report report = wnw_report_default();
-    wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = v->budget};
-    wnw_plan *plan;
-    if (row == ELASTIC && side == NEUTRAL)
-        size.budget = (int64_t)nearbyint(out->kept[ELASTIC][LEARNED]);
-    int status = wnw_session_plan(full, v->policy[row][side], &size, &plan, &report);
-    if (status != WNW_OK)
-        return status;
-    out->kept[row][side] = report.kept_mean;
-    status = follow(v, full, plan, next, &out->nll[row][side]);
-    wnw_plan_free(plan);
-    return status;
+    for (int side = 0; side < N_SIDE; side++) {
+        wnw_report report = wnw_report_default();
+        wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = v->budget};
+        wnw_plan *plan;
+        if (row == ELASTIC && side == NEUTRAL)
+            size.budget = (int64_t)nearbyint(sides[LEARNED].kept);
+        WNW_TRY(wnw_session_plan(full, v->policy[row][side], &size, &plan, &report));
+        sides[side].kept = report.kept_mean;
+        const int status = follow(v, full, plan, next, &sides[side].nll);
+        wnw_plan_free(plan);
+        WNW_TRY(status);
+    }
+    return WNW_OK;
 }
 
-static int compare_piece(struct verify *v, int32_t i)
+/* Reads piece i and adds what all comparisons show. */
+static int compare_on(struct verify *v, wnw_session *full, int32_t i)
 {
     const int32_t *tokens = piece_tokens(v, i), *next = tokens + v->length;
-    const wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = v->length + v->next,
-                                       .kv_type = v->job->params.kv_type};
-    struct piece *out = &v->pieces[i];
-    wnw_session *full;
-    int status = wnw_session_new_on(&full, v->engine, &params);
-    if (status != WNW_OK)
-        return app_fail_status(status);
     const wnw_run run = {WNW_INIT(wnw_run), .profile = v->profile,
                          .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
                                                  .policies = (const wnw_policy *const *)&v->policy[0][0],
                                                  .n_policies = N_ROW * N_SIDE}};
-    status = wnw_session_begin(full, &run);
-    if (status == WNW_OK)
-        status = wnw_session_prefill(full, tokens, v->length, NULL, NULL);
-    if (status == WNW_OK)
-        status = follow(v, full, NULL, next, &out->full);
-    for (int row = 0; row < N_ROW; row++)
-        for (int side = 0; status == WNW_OK && side < N_SIDE; side++)
-            status = compare_side(v, full, row, side, next, out);
-    wnw_session_free(full);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    double nll;
+    WNW_TRY(wnw_session_begin(full, &run));
+    WNW_TRY(wnw_session_prefill(full, tokens, v->length, NULL, NULL));
+    WNW_TRY(follow(v, full, NULL, next, &nll));
+    v->full += nll / v->n_pieces;
+    for (int row = 0; row < N_ROW; row++) {
+        struct side sides[N_SIDE];
+        WNW_TRY(compare_row(v, full, row, next, sides));
+        v->gain[row][i] = sides[NEUTRAL].nll - sides[LEARNED].nll;
+        for (int side = 0; side < N_SIDE; side++) {
+            v->mean[row][side].nll += sides[side].nll / v->n_pieces;
+            v->mean[row][side].kept += sides[side].kept / v->n_pieces;
+        }
+    }
+    return WNW_OK;
 }
 
 static int compare_all(struct verify *v)
 {
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = v->length + v->next,
+                                       .kv_type = v->job->params.kv_type};
+    struct app_progress progress;
     int rc = APP_OK;
-    app_progress_start(&v->progress, "comparing", "pieces");
+    app_progress_start(&progress, "comparing", "pieces");
     app_stop_watch();
     for (int32_t i = 0; rc == APP_OK && i < v->n_pieces; i++) {
-        rc = compare_piece(v, i);
-        app_progress_step(i + 1, v->n_pieces, &v->progress);
-        if (rc == APP_OK && app_stop_asked()) {
-            app_progress_end(&v->progress);
-            return app_fail(APP_INTERRUPTED, "interrupted");
-        }
+        wnw_session *full = NULL;
+        int status = wnw_session_new_on(&full, v->engine, &params);
+        if (status == WNW_OK)
+            status = compare_on(v, full, i);
+        wnw_session_free(full);
+        rc = told(status);
+        app_progress_step(i + 1, v->n_pieces, &progress);
+        if (rc == APP_OK && app_stop_asked())
+            rc = APP_INTERRUPTED;
     }
-    app_progress_end(&v->progress);
-    return rc;
+    app_progress_end(&progress);
+    return rc == APP_INTERRUPTED ? app_fail(rc, "interrupted") : rc;
 }
 
 /* ---- The result ---- */
 
-struct result {
-    double nll[N_SIDE], kept[N_SIDE]; /* means over the pieces */
-    struct eval_paired gain;          /* of the learned side, nats per token */
-};
-
-static int sum_up(const struct verify *v, int row, struct result *out)
+static int sum_up(struct verify *v)
 {
-    char key[96];
-    double *d = malloc((size_t)v->n_pieces * sizeof *d);
-    *out = (struct result){0};
-    if (!d)
-        return no_memory();
-    for (int32_t i = 0; i < v->n_pieces; i++) {
-        const struct piece *p = &v->pieces[i];
-        d[i] = p->nll[row][NEUTRAL] - p->nll[row][LEARNED];
-        for (int side = 0; side < N_SIDE; side++) {
-            out->nll[side] += p->nll[row][side] / v->n_pieces;
-            out->kept[side] += p->kept[row][side] / v->n_pieces;
-        }
+    for (int row = 0; row < N_ROW; row++) {
+        char key[96];
+        eval_boot_key(key, sizeof key, "compiler", v->n_pieces, rows[row].name, v->job->params.seed);
+        struct eval_random r = eval_random_key(key);
+        const struct eval_pairs pairs = {.d = v->gain[row], .n = (size_t)v->n_pieces};
+        if (!eval_bootstrap(&v->paired[row], &pairs, &r))
+            return app_fail(APP_FAILED, "out of memory");
     }
-    eval_boot_key(key, sizeof key, "compiler", v->n_pieces, row_names[row], v->job->params.seed);
-    struct eval_random r = eval_random_key(key);
-    const struct eval_pairs pairs = {.d = d, .n = (size_t)v->n_pieces};
-    const bool good = eval_bootstrap(&out->gain, &pairs, &r);
-    free(d);
-    return good ? APP_OK : no_memory();
+    return APP_OK;
 }
 
-static double mean_full(const struct verify *v)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < v->n_pieces; i++)
-        sum += v->pieces[i].full / v->n_pieces;
-    return sum;
-}
-
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
-static int print_json(const struct verify *v, const struct result *rows)
+static int print_json(const struct verify *v)
 {
     json_t *list = json_array();
     for (int row = 0; row < N_ROW; row++) {
-        const struct result *r = &rows[row];
-        app_json_append(&list,
-                        json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "name", row_names[row], "nll",
-                                  r->nll[LEARNED], "nll_neutral", r->nll[NEUTRAL], "kept", r->kept[LEARNED],
-                                  "kept_neutral", r->kept[NEUTRAL], "gain", number(r->gain.delta), "low",
-                                  number(r->gain.over.lo), "high", number(r->gain.over.hi)));
+        const struct side *of = v->mean[row];
+        const struct eval_paired *gain = &v->paired[row];
+        app_json_append(&list, json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "name", rows[row].name,
+                                         "nll", of[LEARNED].nll, "nll_neutral", of[NEUTRAL].nll, "kept",
+                                         of[LEARNED].kept, "kept_neutral", of[NEUTRAL].kept, "gain",
+                                         app_json_number(gain->delta), "low", app_json_number(gain->over.lo),
+                                         "high", app_json_number(gain->over.hi)));
     }
     return app_print_json(list ? json_pack("{s:i, s:i, s:i, s:i, s:f, s:o}", "budget", (int)v->budget,
                                            "pieces", (int)v->n_pieces, "length", (int)v->length, "next",
-                                           (int)v->next, "nll_full", mean_full(v), "rows", list)
+                                           (int)v->next, "nll_full", v->full, "rows", list)
                                : NULL);
 }
 
-static int print_text(const struct verify *v, const struct result *rows)
+static int print_text(const struct verify *v)
 {
     printf("%d pieces of %d tokens, %d tokens after each; full cache %.4f nats per token\n"
            "gain: what the tables take off, at as many entries (95 %% interval, paired by piece); constant: "
            "against one\n"
            "threshold for all prompts, which keeps another number of entries where these prompts differ\n\n",
-           (int)v->n_pieces, (int)v->length, (int)v->next, mean_full(v));
+           (int)v->n_pieces, (int)v->length, (int)v->next, v->full);
     printf("%-8s %9s %9s %9s %22s %8s %8s\n", "", "learned", "neutral", "gain", "interval", "kept", "kept");
     for (int row = 0; row < N_ROW; row++) {
-        const struct result *r = &rows[row];
+        const struct side *of = v->mean[row];
+        const struct eval_paired *gain = &v->paired[row];
         char over[32] = "n<6";
-        if (isfinite(r->gain.over.lo))
-            snprintf(over, sizeof over, "[%.4f, %.4f]", r->gain.over.lo, r->gain.over.hi);
-        printf("%-8s %9.4f %9.4f %9.4f %20s %s %8.1f %8.1f\n", row_names[row], r->nll[LEARNED],
-               r->nll[NEUTRAL], r->gain.delta, over, eval_verdict(&r->gain), r->kept[LEARNED],
-               r->kept[NEUTRAL]);
+        if (isfinite(gain->over.lo))
+            snprintf(over, sizeof over, "[%.4f, %.4f]", gain->over.lo, gain->over.hi);
+        printf("%-8s %9.4f %9.4f %9.4f %20s %s %8.1f %8.1f\n", rows[row].name, of[LEARNED].nll,
+               of[NEUTRAL].nll, gain->delta, over, eval_verdict(gain), of[LEARNED].kept, of[NEUTRAL].kept);
     }
     return app_finish_stdout();
 }
 
-/* ---- All together ---- */
-
-static int open_all(struct verify *v, const char *path)
+static int verify(struct verify *v, const char *path)
 {
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = v->job->params.n_threads};
-    char recipe[128];
-    int status = wnw_model_get_info(v->job->model, &v->info);
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    int rc = open_profile(v, path); /* which refuses what is no regular file, or too large */
-    if (rc == APP_OK)
-        rc = read_settings(v, path);
-    if (rc == APP_OK)
-        rc = read_tokens(v);
-    for (int i = 0; rc == APP_OK && status == WNW_OK && i < N_ROW * N_SIDE; i++) {
-        snprintf(recipe, sizeof recipe, recipes[i / N_SIDE][i % N_SIDE], (int)v->window, (int)v->window);
-        status = wnw_policy_parse(&v->policy[i / N_SIDE][i % N_SIDE], recipe, NULL);
-    }
-    if (rc == APP_OK && status == WNW_OK)
-        status = wnw_engine_new(&v->engine, v->job->model, &params);
-    if (rc != APP_OK || status != WNW_OK)
-        return rc != APP_OK ? rc : app_fail_status(status);
-    v->pieces = calloc((size_t)v->n_pieces, sizeof *v->pieces);
-    return v->pieces ? APP_OK : no_memory();
-}
-
-static void close_all(struct verify *v)
-{
-    for (int i = 0; i < N_ROW * N_SIDE; i++)
-        wnw_policy_free(v->policy[i / N_SIDE][i % N_SIDE]);
-    wnw_engine_free(v->engine);
-    wnw_profile_free(v->profile);
-    wnw_free(v->tokens);
-    free(v->prompt);
-    free(v->pieces);
+    WNW_TRY(told(wnw_model_get_info(v->job->model, &v->info)));
+    WNW_TRY(open_profile(v, path));
+    WNW_TRY(read_tokens(v));
+    WNW_TRY(told(wnw_engine_new(&v->engine, v->job->model, &params)));
+    v->prompt = malloc((size_t)(v->length + v->next) * sizeof *v->prompt);
+    bool good = v->prompt;
+    for (int row = 0; row < N_ROW; row++)
+        good = (v->gain[row] = calloc((size_t)v->n_pieces, sizeof *v->gain[row])) && good;
+    if (!good)
+        return app_fail(APP_FAILED, "out of memory");
+    WNW_TRY(compare_all(v));
+    WNW_TRY(sum_up(v));
+    return v->job->args->app.json ? print_json(v) : print_text(v);
 }
 
 int calibrate_verify(const struct calibrate_job *job, const char *path, int32_t n_pieces)
 {
     struct verify v = {.job = job, .n_pieces = n_pieces, .info = wnw_model_info_default()};
-    struct result rows[N_ROW];
-    int rc = open_all(&v, path);
-    if (rc == APP_OK)
-        rc = compare_all(&v);
-    for (int row = 0; rc == APP_OK && row < N_ROW; row++)
-        rc = sum_up(&v, row, &rows[row]);
-    if (rc == APP_OK)
-        rc = job->args->app.json ? print_json(&v, rows) : print_text(&v, rows);
-    close_all(&v);
+    const int rc = verify(&v, path);
+    for (int i = 0; i < N_ROW * N_SIDE; i++)
+        wnw_policy_free(v.policy[i / N_SIDE][i % N_SIDE]);
+    for (int row = 0; row < N_ROW; row++)
+        free(v.gain[row]);
+    wnw_engine_free(v.engine);
+    wnw_profile_free(v.profile);
+    wnw_free(v.tokens);
+    free(v.prompt);
     return rc;
 }

@@ -2,9 +2,9 @@
 #include "cli/serve_chunk.h"
 
 #include "app/automatic.h"
+#include "app/chunks.h"
 #include "app/console.h"
 #include "app/keep.h"
-#include "winnow_method.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,16 +29,11 @@ static int check_recipe(const struct cli_args *args, const char *recipe, const w
     rc = rc == WNW_OK ? APP_OK : app_fail_status(rc);
     if (rc == APP_OK)
         rc = app_keep_allowed(policy, rules, args->app.evict);
-    if (rc == APP_OK && wnw_policy_needs(policy).flags & WNW_NEED_EVERY_QUERY)
+    const char *misfit = rc == APP_OK ? app_chunk_misfit(policy) : NULL;
+    if (misfit)
         rc = app_fail(APP_BAD_INPUT,
-                      "--evict %s: this policy needs the queries of the whole prompt; use --evict end, or "
-                      "keydiff, which reads in chunks with any size",
-                      args->app.evict);
-    if (rc == APP_OK && strstr(wnw_policy_string(policy), "+partition"))
-        rc = app_fail(APP_BAD_INPUT,
-                      "--evict %s: the server does not note which blocks this policy has compressed; use "
-                      "--evict end, or keydiff, which reads in chunks with any size",
-                      args->app.evict);
+                      "--evict %s: %s; use --evict end, or keydiff, which reads in chunks with any size",
+                      args->app.evict, misfit);
     wnw_policy_free(policy);
     return rc;
 }

@@ -27,6 +27,11 @@ extern "C" {
  * wnw_bridge_set_policy). Not to be called while another thread uses ggml's registry. */
 WNW_API int wnw_bridge_register(void);
 
+/* Loads modules of ggml with further devices, such as libggml-vulkan.so, which must be of this ggml's version: the files that the
+ * environment's WINNOW_GGML_MODULES names, with colons between. wnw_bridge_register does it, too. Loaded files stay. E_IO: a file cannot be
+ * read; E_BACKEND: ggml cannot load it; E_NOMEM. Not to be called while another thread uses ggml's registry. */
+WNW_API int wnw_bridge_load_modules(void);
+
 /* Makes devices around other devices of this ggml, and registers them: WINNOW0 around the first of `names`, which commas
  * separate, WINNOW1 around the next ("CPU", "rpc:127.0.0.1:50052"; one around each device of a server). Weights, keys and values are in their memory, and they compute.
  * wnw_bridge_register makes those that the environment's WINNOW_DEVICES names. docs/use/devices.md says what they do. E_ARG: there is no
@@ -115,6 +120,8 @@ WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const w
  * replaced. path = NULL takes all away. The backend sees no model file, so that a profile's sizes are compared with the
  * model's, and its fingerprint is not. Errors are those of wnw_profile_open. */
 WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
+/* Adds each file of a list, as wnw_profile_next reads it; NULL has none. After an error those before it stay added. */
+WNW_API int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list);
 
 /* Policies that are set from then on with by_itself compress a sequence while its prompt is read, too: before a batch, if n tokens or more
  * were read since the last compression. So its cache has at most what is kept, and n tokens and a batch more. n = 0: only prompts that have

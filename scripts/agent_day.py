@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Replays an agent's day on servers with and without winnow.
 
-    scripts/agent_day.py -m MODEL.gguf [--what day|turns] [--park 48]
+    scripts/agent_day.py -m MODEL.gguf [--what day|turns|days] [--park 48] [--requests 10000]
 
 In a day, conversations with tools grow in turn. After each turn a sub-agent with a header of its own asks one question. Half of the day later the servers are
 restarted. With `--what turns`, conversations of equal length grow in turn, without sub-agents and without a restart. All servers get the same requests, each
 in its turn. Conversations go on with answers that the script has, so that the prompts are the same for all.
+
+With `--what days`, days with other conversations follow each other until there were as many requests as `--requests` says. The table then has the memory of
+each server after every tenth of them.
 
 The servers:
 
@@ -44,13 +47,16 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("-m", "--model", required=True)
     p.add_argument("--build", default=os.path.join(here, "..", "build"))
-    p.add_argument("--what", choices=("day", "turns"), default="day")
+    p.add_argument("--what", choices=("day", "turns", "days"), default="day")
+    p.add_argument("--requests", type=int, default=10000, help="of --what days")
     p.add_argument("--conversations", type=int, default=5)
     p.add_argument("--turns", type=int, default=4)
     p.add_argument("--tokens", type=int, default=800, help="of a conversation's first prompt")
     p.add_argument("--grow", type=int, default=150, help="tokens that a turn adds")
+    p.add_argument("--context", type=int, help="tokens of a slot; without it as many as are needed where a word has 4/3 tokens")
     p.add_argument("--slots", type=int, default=2)
     p.add_argument("--park", type=int, default=48, help="MiB")
+    p.add_argument("--park-disk", type=int, default=8192, help="MiB")
     p.add_argument("--keep", type=float, default=0.25, help="what `kept` keeps")
     p.add_argument("--answer", type=int, default=16, help="tokens of an answer")
     p.add_argument("--only", default="plain,never,parks,kept", help="the servers")
@@ -80,20 +86,31 @@ def header(a, agent):
     return {"role": "system", "content": ("You are an agent that edits a repository. " if agent else "You look one thing up for another agent. ") + f"Your tools:\n{tools}"}
 
 
-def requests(a):
+def requests(a, day=0):
     """What happens in turn: a list of messages, or None for a restart."""
-    talks = [[header(a, True), {"role": "user", "content": f"Task {i}. " + text(a.tokens - 200, i)}] for i in range(a.conversations)]
+    other = 1000000 * day
+    talks = [[header(a, True), {"role": "user", "content": f"Task {i + other}. " + text(a.tokens - 200, i + other)}] for i in range(a.conversations)]
     out = []
     for t in range(a.turns):
         for i, talk in enumerate(talks):
             out.append(list(talk))
             talk.append({"role": "assistant", "content": f"I call read_file for step {t} of task {i}."})
-            talk.append({"role": "user", "content": f"read_file returned: {text(a.grow - 40, 1000 * t + i)} What is next?"})
-            if a.what == "day":
-                out.append([header(a, False), {"role": "user", "content": text(a.grow, 5000 + 100 * t + i) + " Which name occurs first?"}])
+            talk.append({"role": "user", "content": f"read_file returned: {text(a.grow - 40, other + 1000 * t + i)} What is next?"})
+            if a.what != "turns":
+                out.append([header(a, False), {"role": "user", "content": text(a.grow, other + 5000 + 100 * t + i) + " Which name occurs first?"}])
         if a.what == "day" and t == a.turns // 2 - 1:
             out.append(None)
     return out
+
+
+def many_requests(a):
+    """Days of requests, as many as are wanted."""
+    n, day = 0, 0
+    while n < a.requests:
+        for messages in requests(a, day)[:a.requests - n]:
+            yield messages
+            n += 1
+        day += 1
 
 
 # ---- Servers ----
@@ -148,44 +165,59 @@ def own_memory(s):
 
 
 def start(a, folder):
-    context = a.tokens + a.turns * a.grow * 3 // 2 + 500
+    context = a.context or a.tokens + a.turns * a.grow * 3 // 2 + 500
     rest, names = ["-t", str(a.threads)], a.only.split(",")
     plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", str(a.slots * context), "-np", str(a.slots), "-kvu", "-b", "512", "--cache-ram", str(a.park), "--host", "127.0.0.1", "--port", "0", *rest]
     ours = [f"{a.build}/winnow", "serve", "-m", a.model, "--port", "0", "--slots", str(a.slots), "--context", str(context)]
-    parks = [*ours, "--park", f"{a.park}M", "--state"]
+    parks = [*ours, "--park", f"{a.park}M", "--park-disk", f"{a.park_disk}M", "--state"]
     commands = {"plain": plain, "never": [*ours, "--policy", "full", "--park", "0", "--", *rest], "parks": [*parks, f"{folder}/parks", "--policy", "full", "--", *rest],
                 "kept": [*parks, f"{folder}/kept", "--ratio", str(1 - a.keep), "--", *rest]}
     return [Asked(name, commands[name]) for name in commands if name in names]
 
 
+def ask_all(a, servers, todo, n):
+    """Asks every server in turn. Returns rows of memory, one for every tenth."""
+    memory = []
+    for k, messages in enumerate(todo):
+        for s in servers[k % len(servers):] + servers[:k % len(servers)]:
+            if messages is None:
+                s.restart()
+            else:
+                s.ask(messages, a.answer)
+        if (k + 1) % max(1, n // 10) == 0:
+            memory += [{"server": s.name, "requests": k + 1, "MiB": f"{own_memory(s.server):.1f}", "tokens_read": s.read, "tokens_there": s.there} for s in servers]
+        print(f"\r{k + 1} of {n}", end="", file=sys.stderr, flush=True)
+    return memory
+
+
+def show(a, columns, rows):
+    print("  ".join(f"{x:>18}" for x in columns))
+    for row in rows:
+        print("  ".join(f"{row[x]!s:>18}" for x in columns))
+    if a.csv:
+        with open(a.csv, "w", newline="", encoding="utf-8") as f:
+            f.write("# scripts/agent_day.py " + " ".join(x for x in sys.argv[1:] if x not in ("--csv", a.csv)) + "\n")
+            w = csv.DictWriter(f, columns, lineterminator="\n")
+            w.writeheader()
+            w.writerows(rows)
+
+
 def main():
     a = arguments()
-    todo = requests(a)
+    todo = many_requests(a) if a.what == "days" else requests(a)
     with tempfile.TemporaryDirectory() as folder:
         servers = start(a, folder)
         try:
-            for k, messages in enumerate(todo):
-                for s in servers[k % len(servers):] + servers[:k % len(servers)]:
-                    if messages is None:
-                        s.restart()
-                    else:
-                        s.ask(messages, a.answer)
-                print(f"\r{k + 1} of {len(todo)}", end="", file=sys.stderr, flush=True)
+            memory = ask_all(a, servers, todo, a.requests if a.what == "days" else len(todo))
         finally:
             for s in servers:
                 s.server.stop()
     print(file=sys.stderr)
+    if a.what == "days":
+        show(a, list(memory[0]), memory)
+        return
     never = next((s.answers for s in servers if s.name == "never"), servers[0].answers)
-    rows = [s.row(never) for s in servers]
-    print("  ".join(f"{x:>18}" for x in SHOWN))
-    for row in rows:
-        print("  ".join(f"{row[x]!s:>18}" for x in SHOWN))
-    if a.csv:
-        with open(a.csv, "w", newline="", encoding="utf-8") as f:
-            f.write("# scripts/agent_day.py " + " ".join(x for x in sys.argv[1:] if x not in ("--csv", a.csv)) + "\n")
-            w = csv.DictWriter(f, SHOWN, lineterminator="\n")
-            w.writeheader()
-            w.writerows(rows)
+    show(a, SHOWN, [s.row(never) for s in servers])
 
 
 main()

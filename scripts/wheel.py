@@ -4,15 +4,22 @@
 
 auditwheel copies ggml, libllama and the small libraries into the wheel, under names of their own, so that another package's ggml can be in the
 same process. The backend libggml-winnow.so is left out of that, because it must find the ggml of the program that loads it; only its small
-libraries become those of the wheel. The tag is the oldest manylinux that the symbols fit, which auditwheel finds.
+libraries become those of the wheel. The system's libstdc++ is copied in, too, and all files are made to fit glibc 2.28 (wheel_symbols.py).
+auditwheel then has to find that the wheel is a manylinux_2_28.
 """
+import hashlib
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+
+import wheel_symbols
+
+TAG = f"manylinux_2_28_{platform.machine()}"
 
 
 def run(*words):
@@ -59,6 +66,48 @@ def keep_names(backend, libs):
     run(tool("patchelf"), "--set-rpath", "$ORIGIN/" + os.path.relpath(libs, backend.parent), backend)
 
 
+def copy_libstdcxx(libs):
+    """The libstdc++ that the files were linked with, as a library of the wheel. Returns its name."""
+    found = pathlib.Path(run(os.environ.get("CXX", "c++"), "-print-file-name=libstdc++.so.6").strip()).resolve()
+    name = f"libstdc++-{hashlib.sha256(found.read_bytes()).hexdigest()[:8]}.so.6"
+    shutil.copy(found, libs / name)
+    run(tool("patchelf"), "--set-soname", name, libs / name)
+    return name
+
+
+def fit_old_glibc(tree):
+    """Makes every file fit glibc 2.28. What a file then needs in addition is found by its path of libraries."""
+    libs = next(tree.glob("*.libs"))
+    shutil.move(tree / "winnow/lib" / wheel_symbols.COMPAT, libs / wheel_symbols.COMPAT)
+    compat = wheel_symbols.Symbols(libs / wheel_symbols.COMPAT).defined()
+    libstdcxx = copy_libstdcxx(libs)
+    for path in wheel_symbols.elf_files(tree):
+        wheel_symbols.part_from_others(path)
+        more = wheel_symbols.lower(path, compat) - ({wheel_symbols.COMPAT} if path.name == wheel_symbols.COMPAT else set())
+        has = run(tool("patchelf"), "--print-needed", path).split()
+        words = [word for one in sorted(more - set(has)) for word in ("--add-needed", one)]
+        if "libstdc++.so.6" in has:
+            words += ["--replace-needed", "libstdc++.so.6", libstdcxx]
+        if words:
+            run(tool("patchelf"), *words, path)
+            paths = [one for one in run(tool("patchelf"), "--print-rpath", path).strip().split(":") if one]
+            own = "$ORIGIN" if path.parent == libs else "$ORIGIN/" + os.path.relpath(libs, path.parent)
+            if own not in paths:
+                run(tool("patchelf"), "--set-rpath", ":".join([*paths, own]), path)
+    found, _ = wheel_symbols.faults(tree)
+    if found:
+        raise SystemExit("wheel.py: " + "\n".join(found))
+
+
+def tagged(wheel):
+    """The wheel under the tag, which auditwheel must find as well."""
+    shown = run(tool("auditwheel"), "show", wheel)
+    if not re.search(rf'constrains the platform tag to\s+"{TAG}"|consistent with the\s+following platform tag:\s+"{TAG}"', shown):
+        raise SystemExit(f"wheel.py: auditwheel finds that it is no {TAG}: {shown}")
+    run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", TAG, wheel)
+    return next(wheel.parent.glob(f"*{TAG}.whl"))
+
+
 def main():
     wheel, out = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     out.mkdir(exist_ok=True)
@@ -76,9 +125,10 @@ def main():
             back.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(aside, back)
             keep_names(back, next(tree.glob("*.libs")))
+        fit_old_glibc(tree)
         for old in out.glob("winnow-*.whl"):
             old.unlink()
-        print(pack(tree, out))
+        print(tagged(pack(tree, out)))
 
 
 if __name__ == "__main__":

@@ -189,6 +189,7 @@ size_t serve_borders_common(struct serve_watched *w, const void *tokens, size_t 
 {
     w->goes_back_to = 0;
     w->compared = w->ctx ? tokens : NULL;
+    w->n_compared = n;
     const int32_t seq = w->compared && n > 0 ? slot_of(w, tokens) : -1;
     if (seq < 0 || !w->borders[seq].restored)
         return n;
@@ -201,6 +202,14 @@ size_t serve_borders_common(struct serve_watched *w, const void *tokens, size_t 
              (size_t)first + (size_t)n_swa >= n) /* the state does not reach as far back */
         w->goes_back_to = last_before(&w->borders[seq], n);
     return w->goes_back_to > 0 ? (size_t)w->goes_back_to : n;
+}
+
+bool serve_borders_goes_on(struct serve_watched *w, int32_t seq)
+{
+    const size_t n = w->n_compared;
+    w->n_compared = 0;
+    return w->unmatched && llama_model_n_swa(llama_get_model(w->ctx)) > 0 && n > 0 &&
+           n >= (size_t)n_held(w, seq);
 }
 
 bool serve_borders_goes_back(struct serve_watched *w, int32_t seq)

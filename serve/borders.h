@@ -27,6 +27,9 @@ void serve_borders_restore(struct serve_watched *w, int32_t seq, const struct se
 int32_t serve_borders_first(const struct serve_watched *w, int32_t seq);
 /* The server compares the tokens of a slot with a prompt, and finds that n are the same. Returns after how many of them it may go on. */
 size_t serve_borders_common(struct serve_watched *w, const void *tokens, size_t n);
+/* Whether a request goes on with all that its slot holds, of a model with recurrent layers and sliding windows. The server would look for a state
+ * of its own that is a window older, which it needs for windows alone. It is asked once. */
+bool serve_borders_goes_on(struct serve_watched *w, int32_t seq);
 /* The server asks for a slot's first position, or cuts it: now it is known whose tokens it compared. Whether it goes back to a border. */
 bool serve_borders_goes_back(struct serve_watched *w, int32_t seq);
 /* Goes back to the border of n tokens, if that was said. */

@@ -13,6 +13,7 @@
 #include "serve/document_cells.h"
 #include "serve/grammar.h"
 #include "serve/inspect.h"
+#include "serve/join_cells.h"
 #include "serve/libllama_real.h"
 #include "serve/parks.h"
 #include "serve/plain.h"
@@ -42,6 +43,7 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
         serve_watch(&w, ctx);
         serve_saved_open(&w);
         serve_document_cells_try(&w);
+        serve_joins_refuse(serve_join_cells_refused(&w));
         serve_stretch_open(&w);
     } else if (ctx) {
         serve_stretch_close(&w);
@@ -233,7 +235,7 @@ static void free_dead_cells(int32_t seq)
         else if (w.slot_cache[i].n_unknown == 0)
             serve_watched_count(&w, i);
         const int32_t n = w.sequences.of[i].n + w.slot_cache[i].n_unknown;
-        w.slot_cache[i].n_done = w.slot_cache[i].n_done < n ? w.slot_cache[i].n_done : n;
+        w.slot_cache[i].n_fixed = w.slot_cache[i].n_fixed < n ? w.slot_cache[i].n_fixed : n;
         serve_document_cells_check(&w, i);
         serve_watched_report(&w, i);
     }
@@ -270,7 +272,8 @@ llama_pos llama_memory_seq_pos_min(llama_memory_t mem, llama_seq_id seq_id)
     enum { BEFORE_ALL = -2 }; /* the server then looks for no state of its own */
     if (!is_slot_of(mem, seq_id))
         return REAL(llama_memory_seq_pos_min)(mem, seq_id);
-    return serve_borders_goes_back(&w, seq_id) ? BEFORE_ALL : serve_borders_first(&w, seq_id);
+    const bool goes_on = serve_borders_goes_on(&w, seq_id), goes_back = serve_borders_goes_back(&w, seq_id);
+    return goes_on || goes_back ? BEFORE_ALL : serve_borders_first(&w, seq_id);
 }
 
 /* The last position of a sequence, as the server counts it. */
@@ -372,6 +375,9 @@ size_t llama_state_seq_load_file(struct llama_context *ctx, const char *filepath
     if (!is_slot(ctx, dest_seq_id))
         return REAL(llama_state_seq_load_file)(ctx, filepath, dest_seq_id, tokens_out, n_token_capacity,
                                                n_token_count_out);
+    if (document >= 0 && !w.unmatched && tokens_out && serve_document_is_join(document) &&
+        !serve_join_cells_make(&w, dest_seq_id, document))
+        return 0;
     if (document >= 0 && !w.unmatched)
         return serve_document_cells_restore(&w, dest_seq_id, document, tokens_out, n_token_capacity,
                                             n_token_count_out);

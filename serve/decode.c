@@ -111,12 +111,21 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
     free(cells);
 }
 
+static void see(struct serve_watched *w, int32_t row, int32_t own)
+{
+    w->seen->own = own;
+    if (wnw_bridge_seen(w->cache, row, w->seen->cells, w->sequences.n_cells, &w->seen->n) != WNW_OK)
+        w->seen->n = 0;
+}
+
 void serve_decode_rows(const int32_t *cells, int32_t n, int32_t n_cells, void *user)
 {
     struct serve_watched *w = user;
     (void)n_cells;
     for (int32_t i = 0; w->running && i < n && w->at < w->running->n; i++, w->at++) {
         const struct serve_row *row = &w->running->row[w->at];
+        if (w->seen && w->at == 0)
+            see(w, i, cells[i]);
         bool noted = w->feeding;
         for (int32_t seq = 0; seq < w->n_slots; seq++)
             if (row->seqs >> seq & 1) {

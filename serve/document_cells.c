@@ -55,6 +55,7 @@ void serve_document_cells_room(const struct llama_model *model, struct llama_con
 {
     char line[SERVE_TEXT];
     const int32_t n_most = REAL(llama_model_n_ctx_train)(model);
+    uint32_t n_all = 0;
     if (serve_documents_n() == 0)
         return;
     if (llama_model_is_hybrid(model) || llama_model_is_recurrent(model))
@@ -72,10 +73,13 @@ void serve_document_cells_room(const struct llama_model *model, struct llama_con
             serve_refuse_input(line);
         }
         params->n_ctx += (uint32_t)(n + ROOM_FOR_TEMPLATE);
+        n_all += (uint32_t)(n + ROOM_FOR_TEMPLATE);
     }
-    params->n_seq_max += (uint32_t)serve_documents_n();
+    const uint32_t n = (uint32_t)(serve_documents_n() + serve_joins_n());
+    params->n_ctx += serve_joins_n() > 0 ? n_all : 0; /* what is copied where documents follow each other */
+    params->n_seq_max += n;
     if (params->n_outputs_max > 0) /* it is not less than the sequences */
-        params->n_outputs_max += (uint32_t)serve_documents_n();
+        params->n_outputs_max += n;
 }
 
 /* ---- Texts, which a slot reads ---- */
@@ -187,6 +191,8 @@ static const char *fill_document(struct serve_watched *w, int32_t d)
 static void load_stored(struct serve_watched *w, int32_t d)
 {
     char line[SERVE_TEXT];
+    if (serve_document_is_join(d))
+        return;
     const char *fault = serve_document_stored(d) ? fill_document(w, d) : NULL;
     if (!fault)
         return;
@@ -199,8 +205,8 @@ static void load_stored(struct serve_watched *w, int32_t d)
 static bool put(struct serve_watched *w, int32_t seq, int32_t d)
 {
     llama_memory_t mem = llama_get_memory(w->ctx);
-    const int32_t from = w->n_slots + d;
-    if (w->sequences.of[from].n == 0 || !REAL(llama_memory_seq_rm)(mem, seq, -1, -1))
+    const int32_t from = serve_watched_document(w, d + 1);
+    if (from < 0 || w->sequences.of[from].n == 0 || !REAL(llama_memory_seq_rm)(mem, seq, -1, -1))
         return false;
     serve_watched_lose(w, seq, 0);
     serve_sequences_rm(&w->sequences, seq, -1, -1);
@@ -239,11 +245,11 @@ size_t serve_document_cells_restore(struct serve_watched *w, int32_t seq, int32_
 int32_t serve_document_cells_shared(const struct serve_watched *w, int32_t seq)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const int32_t document_plus_1 = w->slot_cache[seq].document_plus_1;
-    const struct serve_sequence *d =
-        document_plus_1 > 0 ? &w->sequences.of[w->n_slots + document_plus_1 - 1] : q;
+    const int32_t document_plus_1 = w->slot_cache[seq].document_plus_1,
+                  from = document_plus_1 > 0 ? serve_watched_document(w, document_plus_1) : -1;
+    const struct serve_sequence *d = from >= 0 ? &w->sequences.of[from] : q;
     int32_t n = 0;
-    while (document_plus_1 > 0 && n < q->n && n < d->n && q->cell[n] == d->cell[n])
+    while (from >= 0 && n < q->n && n < d->n && q->cell[n] == d->cell[n])
         n++;
     return n;
 }
@@ -253,11 +259,18 @@ void serve_document_cells_check(struct serve_watched *w, int32_t seq)
     struct serve_slot_cache *s = &w->slot_cache[seq];
     if (s->document_plus_1 == 0)
         return;
-    const int32_t from = w->n_slots + s->document_plus_1 - 1;
-    if (serve_document_cells_shared(w, seq) + SERVE_DOCUMENT_OVERLAP >= w->sequences.of[from].n)
-        return;
+    const int32_t from = serve_watched_document(w, s->document_plus_1);
+    if (from < 0 || serve_document_cells_shared(w, seq) + SERVE_DOCUMENT_OVERLAP < w->sequences.of[from].n)
+        serve_document_cells_end(w, seq);
+}
+
+void serve_document_cells_end(struct serve_watched *w, int32_t seq)
+{
+    struct serve_slot_cache *s = &w->slot_cache[seq];
+    const int32_t from = serve_watched_document(w, s->document_plus_1);
     s->document_plus_1 = 0;
-    s->n_done = w->sequences.of[seq].n;
-    s->compressed = w->slot_cache[from].compressed;
-    s->by = w->slot_cache[from].by;
+    s->n_fixed = w->sequences.of[seq].n;
+    s->compressed = from >= 0 && w->slot_cache[from].compressed;
+    if (s->compressed)
+        s->by = w->slot_cache[from].by;
 }

@@ -19,6 +19,8 @@ void serve_document_cells_keep(struct serve_watched *w, int32_t seq, int32_t d);
  * that was stored is loaded the first time. Returns how many they are, 0 on failure. */
 size_t serve_document_cells_restore(struct serve_watched *w, int32_t seq, int32_t d, int32_t *tokens,
                                     size_t room, size_t *n);
+/* Records that a slot no longer begins with its document, and that the remaining cells are its own. */
+void serve_document_cells_end(struct serve_watched *w, int32_t seq);
 /* Records that a slot has lost a part of its document. It no longer begins with the document, and the remaining cells are its own. */
 void serve_document_cells_check(struct serve_watched *w, int32_t seq);
 

@@ -22,13 +22,55 @@ struct document {
     bool is_stored, is_read;
 };
 
+/* A list of documents. */
+struct join {
+    int32_t number; /* 0: there is none */
+    int32_t documents[SERVE_JOINED], n;
+    double share;
+    struct serve_join_part parts[SERVE_JOINED];
+    struct document as; /* its name is not used */
+    int32_t n_holders;
+    uint64_t used;
+};
+
 /* One for the process. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t read;
     struct document of[SERVE_MAX_DOCUMENTS];
     int32_t n;
+    struct join join[SERVE_MAX_JOINS];
+    int32_t next; /* lists that there have been */
+    uint64_t clock;
+    const char *refused;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .read = PTHREAD_COND_INITIALIZER};
+
+/* ---- Finding ---- */
+
+/* The list of that number, NULL = it is none, or gone. The lock is held. */
+static struct join *join_of(int32_t d)
+{
+    for (int32_t i = 0; d >= SERVE_MAX_DOCUMENTS && i < SERVE_MAX_JOINS; i++)
+        if (all.join[i].number == d)
+            return &all.join[i];
+    return NULL;
+}
+
+/* The lock is held. NULL: it is a list that is gone. */
+static struct document *find(int32_t d)
+{
+    struct join *j = join_of(d);
+    return d < SERVE_MAX_DOCUMENTS ? &all.of[d] : j ? &j->as : NULL;
+}
+
+/* One that does not go: a document, or a list that is held. */
+static struct document *held(int32_t d)
+{
+    pthread_mutex_lock(&all.lock);
+    struct document *of = find(d);
+    pthread_mutex_unlock(&all.lock);
+    return of;
+}
 
 /* ---- Loading ---- */
 
@@ -73,12 +115,24 @@ bool serve_documents_load(const char *lines, char *why)
     return ok;
 }
 
+static void clear_join(struct join *j)
+{
+    free(j->as.file.text);
+    free(j->as.tokens);
+    j->as = (struct document){0};
+    j->number = 0;
+}
+
 void serve_documents_free(void)
 {
     for (int32_t d = 0; d < all.n; d++) {
         serve_document_file_free(&all.of[d].file);
         free(all.of[d].tokens);
         all.of[d] = (struct document){0};
+    }
+    for (int32_t i = 0; i < SERVE_MAX_JOINS; i++) {
+        clear_join(&all.join[i]);
+        all.join[i] = (struct join){0};
     }
     all.n = 0;
 }
@@ -100,38 +154,38 @@ int32_t serve_documents_find(const char *name)
 
 const char *serve_document_name(int32_t d)
 {
-    return all.of[d].name;
+    return held(d)->name;
 }
 
 const char *serve_document_text(int32_t d)
 {
-    return all.of[d].file.text;
+    return held(d)->file.text;
 }
 
 bool serve_document_is_stored(int32_t d)
 {
-    return all.of[d].is_stored;
+    return held(d)->is_stored;
 }
 
 const char *serve_document_system(int32_t d)
 {
-    return all.of[d].file.system;
+    return held(d)->file.system;
 }
 
 const wnw_stored *serve_document_stored(int32_t d)
 {
-    return all.of[d].file.stored;
+    return held(d)->file.stored;
 }
 
 void serve_document_close(int32_t d)
 {
-    wnw_stored_free(all.of[d].file.stored);
-    all.of[d].file.stored = NULL;
+    wnw_stored_free(held(d)->file.stored);
+    held(d)->file.stored = NULL;
 }
 
 struct serve_keep_rule serve_document_stored_by(int32_t d)
 {
-    struct serve_keep_rule by = all.of[d].file.by;
+    struct serve_keep_rule by = held(d)->file.by;
     by.n_protected = serve_document_n_header(d);
     return by;
 }
@@ -145,9 +199,9 @@ bool serve_document_set_tokens(int32_t d, const int32_t *tokens, int32_t n, int3
         return false;
     memcpy(copy, tokens, (size_t)n * sizeof *copy);
     pthread_mutex_lock(&all.lock);
-    all.of[d].tokens = copy;
-    all.of[d].n_tokens = n;
-    all.of[d].n_header = n_header;
+    find(d)->tokens = copy;
+    find(d)->n_tokens = n;
+    find(d)->n_header = n_header;
     pthread_mutex_unlock(&all.lock);
     return true;
 }
@@ -155,8 +209,9 @@ bool serve_document_set_tokens(int32_t d, const int32_t *tokens, int32_t n, int3
 const int32_t *serve_document_tokens(int32_t d, int32_t *n)
 {
     pthread_mutex_lock(&all.lock);
-    const int32_t *tokens = all.of[d].tokens;
-    *n = tokens ? all.of[d].n_tokens : 0;
+    const struct document *of = find(d);
+    const int32_t *tokens = of ? of->tokens : NULL;
+    *n = tokens ? of->n_tokens : 0;
     pthread_mutex_unlock(&all.lock);
     return tokens;
 }
@@ -164,7 +219,8 @@ const int32_t *serve_document_tokens(int32_t d, int32_t *n)
 int32_t serve_document_n_header(int32_t d)
 {
     pthread_mutex_lock(&all.lock);
-    const int32_t n = all.of[d].n_header;
+    const struct document *of = find(d);
+    const int32_t n = of ? of->n_header : 0;
     pthread_mutex_unlock(&all.lock);
     return n;
 }
@@ -172,14 +228,14 @@ int32_t serve_document_n_header(int32_t d)
 void serve_document_set_at(int32_t d, size_t at)
 {
     pthread_mutex_lock(&all.lock);
-    all.of[d].at = at;
+    find(d)->at = at;
     pthread_mutex_unlock(&all.lock);
 }
 
 size_t serve_document_at(int32_t d)
 {
     pthread_mutex_lock(&all.lock);
-    const size_t at = all.of[d].at;
+    const size_t at = find(d)->at;
     pthread_mutex_unlock(&all.lock);
     return at;
 }
@@ -187,9 +243,12 @@ size_t serve_document_at(int32_t d)
 void serve_document_kept(int32_t d, int64_t entries, const struct serve_keep_rule *by)
 {
     pthread_mutex_lock(&all.lock);
-    all.of[d].entries = entries;
-    all.of[d].by = *by;
-    all.of[d].is_read = true;
+    struct document *of = find(d);
+    if (of) {
+        of->entries = entries;
+        of->by = *by;
+        of->is_read = true;
+    }
     pthread_cond_broadcast(&all.read);
     pthread_mutex_unlock(&all.lock);
 }
@@ -198,14 +257,14 @@ bool serve_document_wait(int32_t d, bool (*client_left)(void *user), void *user)
 {
     bool left = false;
     pthread_mutex_lock(&all.lock);
-    while (!all.of[d].is_read && !left) {
+    while (!find(d)->is_read && !left) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         pthread_cond_timedwait(&all.read, &all.lock, &until);
         left = client_left && client_left(user);
     }
-    const bool is_read = all.of[d].is_read;
+    const bool is_read = find(d)->is_read;
     pthread_mutex_unlock(&all.lock);
     return is_read;
 }
@@ -223,10 +282,10 @@ int64_t serve_documents_entries(void)
 bool serve_document_look(int32_t d, int32_t *n_tokens, int64_t *entries, struct serve_keep_rule *by)
 {
     pthread_mutex_lock(&all.lock);
-    const struct document *of = &all.of[d];
-    const bool is_read = of->is_read;
-    *n_tokens = of->n_tokens;
-    *entries = of->entries;
+    const struct document *of = find(d);
+    const bool is_read = of && of->is_read;
+    *n_tokens = of ? of->n_tokens : 0;
+    *entries = of ? of->entries : 0;
     *by = is_read ? of->by : serve_settings()->keep_rule;
     pthread_mutex_unlock(&all.lock);
     return is_read;
@@ -246,5 +305,152 @@ int32_t serve_document_of_file(const char *path)
     if (strncmp(name, file_prefix, sizeof file_prefix - 1) != 0)
         return -1;
     const long d = strtol(name + sizeof file_prefix - 1, &end, 10);
-    return *end == '\0' && end > name + sizeof file_prefix - 1 && d >= 0 && d < all.n ? (int32_t)d : -1;
+    if (*end != '\0' || end == name + sizeof file_prefix - 1 || d < 0 || d > INT32_MAX)
+        return -1;
+    return d < all.n || (d >= SERVE_MAX_DOCUMENTS && held((int32_t)d)) ? (int32_t)d : -1;
+}
+
+/* ---- Several in one request ---- */
+
+int32_t serve_joins_n(void)
+{
+    return all.n > 1 ? SERVE_MAX_JOINS : 0;
+}
+
+void serve_joins_refuse(const char *why)
+{
+    all.refused = why;
+}
+
+const char *serve_joins_refused(void)
+{
+    return all.refused;
+}
+
+static bool is_list(const struct join *j, const int32_t *documents, int32_t n, double share)
+{
+    return j->number > 0 && j->n == n && j->share == share &&
+           memcmp(j->documents, documents, (size_t)n * sizeof *documents) == 0;
+}
+
+/* The texts of documents, an empty line between them; NULL: no memory. */
+static char *texts_of(const int32_t *documents, int32_t n)
+{
+    size_t size = 1, at = 0;
+    for (int32_t i = 0; i < n; i++)
+        size += strlen(all.of[documents[i]].file.text) + 2;
+    char *text = malloc(size);
+    for (int32_t i = 0; text && i < n; i++) {
+        const char *one = all.of[documents[i]].file.text;
+        const size_t n_one = strlen(one);
+        memcpy(text + at, one, n_one);
+        memcpy(text + at + n_one, "\n\n", 2);
+        at += n_one + 2;
+    }
+    if (text)
+        text[at - 2] = '\0';
+    return text;
+}
+
+/* The place for a new list: one that is empty, or that of the list that was unused for longest; NULL: all are held. */
+static struct join *free_place(void)
+{
+    struct join *best = NULL;
+    for (int32_t i = 0; i < serve_joins_n(); i++) {
+        struct join *j = &all.join[i];
+        if (j->n_holders == 0 && (!best || (best->number > 0 && (j->number == 0 || j->used < best->used))))
+            best = j;
+    }
+    return best;
+}
+
+static struct join *new_join(const int32_t *documents, int32_t n, double share)
+{
+    struct join *j = free_place();
+    char *text = j ? texts_of(documents, n) : NULL;
+    if (!text)
+        return NULL;
+    clear_join(j);
+    *j = (struct join){.number = SERVE_MAX_DOCUMENTS + all.next++, .n = n, .share = share};
+    memcpy(j->documents, documents, (size_t)n * sizeof *documents);
+    j->as.file.text = text;
+    j->as.file.system = all.of[documents[0]].file.system; /* the document's */
+    j->as.is_stored = all.of[documents[0]].is_stored;
+    return j;
+}
+
+int32_t serve_join_take(const int32_t *documents, int32_t n, double share)
+{
+    struct join *j = NULL;
+    pthread_mutex_lock(&all.lock);
+    for (int32_t i = 0; !j && i < SERVE_MAX_JOINS; i++)
+        j = is_list(&all.join[i], documents, n, share) ? &all.join[i] : NULL;
+    j = j || all.next > INT32_MAX - SERVE_MAX_DOCUMENTS - 2 ? j : new_join(documents, n, share);
+    if (j) {
+        j->n_holders++;
+        j->used = ++all.clock;
+    }
+    const int32_t number = j ? j->number : -1;
+    pthread_mutex_unlock(&all.lock);
+    return number;
+}
+
+void serve_join_give_back(int32_t d)
+{
+    pthread_mutex_lock(&all.lock);
+    join_of(d)->n_holders--;
+    pthread_mutex_unlock(&all.lock);
+}
+
+bool serve_document_is_join(int32_t d)
+{
+    return d >= SERVE_MAX_DOCUMENTS;
+}
+
+static struct join *held_join(int32_t d)
+{
+    pthread_mutex_lock(&all.lock);
+    struct join *j = join_of(d);
+    pthread_mutex_unlock(&all.lock);
+    return j;
+}
+
+const int32_t *serve_join_documents(int32_t d, int32_t *n)
+{
+    const struct join *j = held_join(d);
+    *n = j->n;
+    return j->documents;
+}
+
+int32_t serve_join_place(int32_t d)
+{
+    return (int32_t)(held_join(d) - all.join);
+}
+
+double serve_join_share(int32_t d)
+{
+    return held_join(d)->share;
+}
+
+void serve_join_set_parts(int32_t d, const struct serve_join_part parts[SERVE_JOINED])
+{
+    struct join *j = held_join(d);
+    memcpy(j->parts, parts, (size_t)j->n * sizeof *parts);
+}
+
+const struct serve_join_part *serve_join_parts(int32_t d)
+{
+    return held_join(d)->parts;
+}
+
+void serve_document_show(int32_t d, char name[SERVE_JOIN_NAME + 1])
+{
+    pthread_mutex_lock(&all.lock);
+    const struct join *j = join_of(d);
+    int at = d < SERVE_MAX_DOCUMENTS ? snprintf(name, SERVE_JOIN_NAME, "%s", all.of[d].name) : 0;
+    name[at] = '\0';
+    for (int32_t i = 0; j && i < j->n; i++)
+        at += snprintf(name + at, (size_t)(SERVE_JOIN_NAME + 1 - at), "%s%s", i > 0 ? "+" : "",
+                       all.of[j->documents[i]].name);
+    pthread_mutex_unlock(&all.lock);
 }

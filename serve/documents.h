@@ -8,6 +8,7 @@
 #define WNW_SERVE_DOCUMENTS_H
 
 #include "serve/config.h"
+#include "serve/join_plan.h"
 #include "winnow_store.h"
 
 #ifdef __cplusplus
@@ -17,6 +18,9 @@ extern "C" {
 enum {
     SERVE_MAX_DOCUMENTS = 32,
     SERVE_DOCUMENT_NAME = 64,
+    SERVE_MAX_JOINS = 8, /* lists of documents that are there at once */
+    SERVE_JOINED = 8,    /* documents of a list */
+    SERVE_JOIN_NAME = SERVE_JOINED * (SERVE_DOCUMENT_NAME + 1),
     SERVE_DOCUMENT_OVERLAP = 8 /* last tokens of a document that what follows may write otherwise */
 };
 
@@ -61,6 +65,31 @@ bool serve_document_look(int32_t d, int32_t *n_tokens, int64_t *entries, struct 
 /* The file under which the decoding thread finds it when a slot is restored, and back; -1: it is the name of a real file. */
 void serve_document_file(int32_t d, char name[32]);
 int32_t serve_document_of_file(const char *path);
+
+/* ---- Several in one request ----
+ *
+ * A list of documents is a document of its own, which is made when it is asked for. It stays until another list needs its place. Its number is
+ * never that of another. All functions above take it, while somebody holds it. */
+
+/* How many lists may be there: 0 where there are not two documents. */
+int32_t serve_joins_n(void);
+/* Why documents cannot be joined here; NULL: they can. The decoding thread sets it before main has begun. */
+void serve_joins_refuse(const char *why);
+const char *serve_joins_refused(void);
+/* The number of a list, which is held until it is given back. share: of the first tokens of later documents that are read again. -1: as many other
+ * lists are held, or no memory. */
+int32_t serve_join_take(const int32_t *documents, int32_t n, double share);
+void serve_join_give_back(int32_t d);
+bool serve_document_is_join(int32_t d);
+/* Its documents, [*n]; its place among lists, and its share. */
+const int32_t *serve_join_documents(int32_t d, int32_t *n);
+int32_t serve_join_place(int32_t d);
+double serve_join_share(int32_t d);
+/* Sets and returns where its documents are in its tokens. It is set before these. */
+void serve_join_set_parts(int32_t d, const struct serve_join_part parts[SERVE_JOINED]);
+const struct serve_join_part *serve_join_parts(int32_t d);
+/* A name to show, of any document or list; that of a list which is gone is "". */
+void serve_document_show(int32_t d, char name[SERVE_JOIN_NAME + 1]);
 
 #ifdef __cplusplus
 }

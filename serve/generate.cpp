@@ -5,11 +5,14 @@
 #include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/documents.h"
+#include "serve/load_documents.hpp"
 #include "serve/parking.hpp"
 #include "serve/replies.hpp"
 
 #include <algorithm>
 #include <cstring>
+
+#include <jansson.h>
 
 namespace serve
 {
@@ -78,11 +81,14 @@ int32_t header_of(const server_http_req &req, const serve_request &r)
 
 struct parsed {
     serve_request r{};
+    int32_t join = -1; // the list of documents that it holds
     parsed() = default;
     parsed(const parsed &) = delete;
     parsed &operator=(const parsed &) = delete;
     ~parsed()
     {
+        if (join >= 0)
+            serve_join_give_back(join);
         serve_request_free(&r);
     }
 };
@@ -176,6 +182,32 @@ server_http_res_ptr look_at(const server_http_req &req, serve_request &r)
     r.ask.client_left = has_left;
     r.ask.user = const_cast<server_http_req *>(&req);
     return refused;
+}
+
+// Waits for the documents of a request, and has it begin with their list where they are several. What is wrong, or null.
+server_http_res_ptr take_documents(const server_http_req &req, parsed &p)
+{
+    serve_request &r = p.r;
+    const int32_t one = r.ask.document_plus_1 - 1, n = r.n_documents > 1 ? r.n_documents : one >= 0;
+    for (int32_t i = 0; i < n; i++)
+        if (!serve_document_wait(r.n_documents > 1 ? r.documents[i] : one, has_left,
+                                 const_cast<server_http_req *>(&req)))
+            return refuse(503, "the client has left", nullptr);
+    if (n < 2)
+        return nullptr;
+    if (json_object_get(r.body, "lora"))
+        return refuse(400, "winnow.documents: a server with adapters begins a request with one document",
+                      "winnow.documents");
+    p.join = serve_join_take(r.documents, n, r.again);
+    if (p.join < 0)
+        return refuse(503, "requests with other lists of documents are being answered; ask again later",
+                      "winnow.documents");
+    if (const char *wrong = plan_join(req, p.join)) {
+        const std::string why = std::string("winnow.documents: ") + wrong;
+        return refuse(400, why.c_str(), "winnow.documents");
+    }
+    serve_request_set_documents(&r, p.join);
+    return nullptr;
 }
 
 // Whether the prompt begins with the tokens of its document. Only tokens after them are protected and counted.
@@ -300,10 +332,10 @@ server_http_res_ptr generate(const handler &route, serve_form form, const server
     if (auto refused = take_adapters(req, p.r))
         return refused;
     drop_body(req);
-    if (p.r.ask.document_plus_1 > 0 &&
-        !serve_document_wait(p.r.ask.document_plus_1 - 1, has_left, const_cast<server_http_req *>(&req)))
-        return refuse(503, "the client has left", nullptr);
-    auto refused = look_at(req, p.r);
+    auto refused = take_documents(req, p);
+    if (refused)
+        return refused;
+    refused = look_at(req, p.r);
     if (refused)
         return refused;
     if (p.r.ask.document_plus_1 > 0 && !follows_document(req, p.r))

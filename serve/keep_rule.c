@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/keep_rule.h"
 
+#include "app/chunks.h"
 #include "winnow_method.h"
 #include "winnow_tools.h"
 
@@ -12,15 +13,11 @@ bool serve_is_automatic(const struct serve_keep_rule *keep_rule)
     return wnw_automatic_is(keep_rule->recipe, NULL);
 }
 
-/* Policies that look with every query would need those of the chunks before, and those that thin blocks would have to know which ones are
- * thinned. A quality is promised of whole prompts. */
 static bool can_chunk(const struct serve_keep_rule *keep_rule, const wnw_policy *policy)
 {
     if (serve_is_automatic(keep_rule))
         return strcmp(keep_rule->recipe, "auto") == 0;
-    return policy && !keep_rule->keeps_quality && !serve_looks_with_all(keep_rule) &&
-           !strstr(wnw_policy_string(policy), "+partition") &&
-           wnw_policy_allows(policy, WNW_PHASE_CHUNK, NULL);
+    return policy && !app_chunk_misfit(policy) && wnw_policy_allows(policy, WNW_PHASE_CHUNK, NULL);
 }
 
 int serve_keep_rule_set(struct serve_keep_rule *keep_rule, const char *recipe, wnw_policy **policy)

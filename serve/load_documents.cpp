@@ -2,6 +2,7 @@
 // Documents are read as a client would have them read, by the server's own routes, so that templates, options of the server and batches are
 // what requests meet; stored ones are loaded when a slot is restored from them. The thread begins when the server's loop does and
 // ends before it is cleaned up.
+#include "serve/load_documents.hpp"
 #include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/documents.h"
@@ -117,6 +118,24 @@ bool find_stored_tokens(const server_http_req &req, int32_t d)
     return serve_document_set_tokens(d, ids, stored.n, n_header) || fail(d, "out of memory");
 }
 
+// The tokens that a list of documents begins with in three conversations; t[0] has them. Their number, 0: the template writes them otherwise.
+int32_t find_joined(const server_http_req &req, int32_t d, tokens t[3])
+{
+    const char *text = serve_document_text(d), *system = serve_document_system(d);
+    const char *const more[] = {"1", "x", "?"};
+    if (!find_place(req, d))
+        return 0;
+    for (int i = 0; i < 3; i++) {
+        const c_text prompt =
+            rendered(req, c_text(serve_document_is_stored(d) ? serve_body_user(system, text, more[i])
+                                                             : serve_body_document(text, more[i])));
+        if (!prompt)
+            return 0;
+        t[i] = tokens_behind(req, d, prompt.get());
+    }
+    return std::min(common_prefix(t[0], t[1]), common_prefix(t[1], t[2]));
+}
+
 // A slot that is claimed like any client's, for n_prompt tokens. False: there will be none.
 bool claim_slot(int32_t d, int64_t n_prompt, serve_claim &claim)
 {
@@ -175,6 +194,8 @@ bool read_document(const server_http_req &req, int32_t d)
     return kept || fail(d, "the server could not read it; its log says why");
 }
 
+std::mutex plan_lock;
+
 void read_all()
 {
     static const std::function<bool()> should_stop = [] { return is_ending(); };
@@ -189,6 +210,28 @@ void read_all()
 }
 
 } // namespace
+
+const char *plan_join(const server_http_req &req, int32_t d)
+{
+    const std::lock_guard<std::mutex> hold(plan_lock);
+    serve_join_source of[SERVE_JOINED];
+    serve_join_part parts[SERVE_JOINED];
+    int32_t n, n_ids, total, wrong;
+    if (serve_document_tokens(d, &n_ids))
+        return nullptr;
+    const int32_t *documents = serve_join_documents(d, &n);
+    for (int32_t i = 0; i < n; i++) {
+        of[i].ids = serve_document_tokens(documents[i], &of[i].n);
+        of[i].n_header = serve_document_n_header(documents[i]);
+    }
+    tokens t[3];
+    const int32_t n_prompt = find_joined(req, d, t);
+    if (!serve_join_plan(parts, of, n, t[0].id.get(), n_prompt, serve_join_share(d), &total, &wrong))
+        return "the model's chat template or its tokens write a document otherwise after another one";
+    serve_join_set_parts(d, parts);
+    return serve_document_set_tokens(d, t[0].id.get(), total, of[0].n_header) ? nullptr : "out of memory";
+}
+
 } // namespace serve
 
 void real_loop(void *server) __asm__("__real__ZN14server_context10start_loopEv");

@@ -55,6 +55,9 @@ const timespec AGAIN = {0, 100 * 1000 * 1000};
 //
 // A signal that comes before the server's loop has begun would be lost: the handler ends a loop that does not run yet. So the
 // loop is asked again until it has ended.
+//
+// A second SIGTERM changes nothing, because `timeout` and supervisors send two, and what slots hold is being parked. llama.cpp's handler ends
+// the process at the second signal that it gets, as at a second Ctrl-C.
 void take_signals_apart()
 {
     const sigset_t set = endings();
@@ -63,7 +66,7 @@ void take_signals_apart()
         bool asked = false;
         for (;;) {
             const int signal = asked ? sigtimedwait(&set, nullptr, &AGAIN) : sigwaitinfo(&set, nullptr);
-            if (signal > 0) {
+            if (signal > 0 && !(asked && signal == SIGTERM)) {
                 asked = true;
                 pthread_kill(pthread_self(), signal);
                 pthread_sigmask(SIG_UNBLOCK, &set, nullptr); // the handler runs here

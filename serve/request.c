@@ -79,15 +79,14 @@ static void list_documents(char *line, size_t size)
         at += (size_t)snprintf(line + at, size - at, "%s%s", d > 0 ? ", " : "", serve_document_name(d));
 }
 
-static int read_document(struct serve_ask *ask, const json_t *v, char *why, const char **param)
+/* The document that a member of the request names; its number, or -1 with a sentence. */
+static int32_t find_document(const json_t *v, const char *key, char *why, const char **param)
 {
     char what[SERVE_TEXT - 32], names[SERVE_TEXT / 2];
     const char *name = json_string_value(v);
     const int32_t d = name && strlen(name) == json_string_length(v) ? serve_documents_find(name) : -1;
-    if (d >= 0) {
-        ask->document_plus_1 = d + 1;
-        return 0;
-    }
+    if (d >= 0)
+        return d;
     list_documents(names, sizeof names);
     if (!name)
         snprintf(what, sizeof what, "it is the name of a document that the server was started with");
@@ -96,7 +95,67 @@ static int read_document(struct serve_ask *ask, const json_t *v, char *why, cons
                  "this server has no documents; winnow serve --document NAME=FILE gives it some");
     else
         snprintf(what, sizeof what, "there is no '%.64s'; this server has %s", name, names);
-    return fail(why, param, "winnow.document", what);
+    (void)fail(why, param, key, what);
+    return -1;
+}
+
+static int read_document(struct serve_ask *ask, const json_t *v, char *why, const char **param)
+{
+    const int32_t d = find_document(v, "winnow.document", why, param);
+    ask->document_plus_1 = d + 1;
+    return d >= 0 ? 0 : 400;
+}
+
+/* What does not go with several documents; NULL: they can follow each other. */
+static const char *misfit_of(const int32_t *documents, int32_t n)
+{
+    const char *system = serve_document_system(documents[0]);
+    if (serve_joins_refused())
+        return serve_joins_refused();
+    if (serve_settings()->cap > 0)
+        return "where memory is bounded (--kv-bytes) a request begins with one document";
+    for (int32_t i = 1; i < n; i++) {
+        const char *other = serve_document_system(documents[i]);
+        for (int32_t k = 0; k < i; k++)
+            if (documents[k] == documents[i])
+                return "a document is named twice";
+        if (serve_document_is_stored(documents[i]) != serve_document_is_stored(documents[0]))
+            return "texts stand in the system message and .wkv files in the user's, so all are of one kind";
+        if ((system != NULL) != (other != NULL) || (system && strcmp(system, other) != 0))
+            return "the .wkv files were stored with different system messages";
+    }
+    return NULL;
+}
+
+static int read_documents(struct serve_request *r, const json_t *v, char *why, const char **param)
+{
+    const size_t n = json_array_size(v);
+    if (n < 1 || n > SERVE_JOINED)
+        return fail(why, param, "winnow.documents", "it is a list of 1 to 8 names of documents");
+    for (size_t i = 0; i < n; i++) {
+        const int32_t d = find_document(json_array_get(v, i), "winnow.documents", why, param);
+        if (d < 0)
+            return 400;
+        r->documents[i] = d;
+    }
+    r->n_documents = (int32_t)n;
+    r->ask.document_plus_1 = r->documents[0] + 1;
+    const char *misfit = n > 1 ? misfit_of(r->documents, (int32_t)n) : NULL;
+    return misfit ? fail(why, param, "winnow.documents", misfit) : 0;
+}
+
+static int read_again(double *again, const json_t *v, char *why, const char **param)
+{
+    const double share = json_number_value(v);
+    if (!json_is_number(v) || share < 0.0 || share > 1.0)
+        return fail(why, param, "winnow.reread", "it is a share from 0 to 1");
+    *again = share;
+    return 0;
+}
+
+void serve_request_set_documents(struct serve_request *r, int32_t d)
+{
+    r->ask.document_plus_1 = d + 1;
 }
 
 static int read_full(enum serve_full *full, const json_t *v, char *why, const char **param)
@@ -120,10 +179,17 @@ static int read_key(struct serve_request *r, const char *key, const json_t *v, c
         return read_reuse(&r->ask, v, why, param);
     if (strcmp(key, "document") == 0)
         return read_document(&r->ask, v, why, param);
+    if (strcmp(key, "documents") == 0)
+        return read_documents(r, v, why, param);
+    if (strcmp(key, "reread") == 0)
+        return read_again(&r->again, v, why, param);
     if (strcmp(key, "full") == 0)
         return read_full(&r->full, v, why, param);
-    snprintf(why, SERVE_TEXT,
-             "winnow has no key '%.60s'; it has policy, budget or ratio, reuse, full, and document", key);
+    snprintf(
+        why, SERVE_TEXT,
+        "winnow has no key '%.60s'; it has policy, budget or ratio, reuse, full, document, documents, and "
+        "reread",
+        key);
     *param = "winnow";
     return 400;
 }
@@ -134,13 +200,18 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
     json_t *v;
     int status = 0;
     if (!json_is_object(field))
-        return fail(why, param, "winnow",
-                    "it is an object with policy, budget or ratio, reuse, full, and document");
+        return fail(
+            why, param, "winnow",
+            "it is an object with policy, budget or ratio, reuse, full, document, documents, and reread");
     if (!serve_slots_by_request())
         return fail(why, param, "winnow",
                     "this model has recurrent layers: the server's own policy holds for all requests");
     if (json_object_get(field, "budget") && json_object_get(field, "ratio"))
         return fail(why, param, "winnow.ratio", "a request has a budget or a ratio, not both");
+    if (json_object_get(field, "document") && json_object_get(field, "documents"))
+        return fail(why, param, "winnow.documents", "a request has a document or a list of them, not both");
+    if (json_object_get(field, "reread") && json_array_size(json_object_get(field, "documents")) < 2)
+        return fail(why, param, "winnow.reread", "it is for several documents, which winnow.documents lists");
     json_object_foreach((json_t *)(uintptr_t)field, key, v)
     {
         status = status ? status : read_key(r, key, v, why, param);
@@ -256,6 +327,7 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
     *r = (struct serve_request){
         .form = form,
         .n_prompts = 1,
+        .again = SERVE_JOIN_SHARE,
         .ask = {.keep_rule = serve_settings()->keep_rule, .slot = -1, .n_slots = 1, .n_prompt = -1}};
     const int status = serve_parse(&r->body, body, n, why);
     if (status)

@@ -3,6 +3,7 @@
 #ifndef WNW_SERVE_REQUEST_H
 #define WNW_SERVE_REQUEST_H
 
+#include "serve/documents.h"
 #include "serve/fields.h"
 #include "serve/slots.h"
 
@@ -26,6 +27,8 @@ struct serve_request {
     enum serve_full full;
     int64_t most_answer;     /* most tokens that fit, 0 = not known */
     int32_t n_prompts;       /* one after the other in one slot */
+    int32_t documents[SERVE_JOINED], n_documents; /* those that it begins with, where they are several */
+    double again; /* the share of the first tokens of later ones that is read again */
 };
 /* Reads a body; 0, or the HTTP status with why[SERVE_TEXT] and the field's name in param. What comes back in *r is to be freed in any case.
  * Messages and responses need serve_request_set_chat. */
@@ -40,6 +43,8 @@ bool serve_request_set_chat(struct serve_request *r, const char *body);
  * Returns a wnw_status. */
 int serve_request_bound(struct serve_request *r);
 void serve_request_free(struct serve_request *r);
+/* Has it begin with a list of its documents that is held (documents.h). */
+void serve_request_set_documents(struct serve_request *r, int32_t d);
 /* The body as it is, and as it is passed on (claim = NULL: to be rendered), to be freed; NULL: no memory. What is passed on is what was read
  * here: a field has one name, and what was null is not there. */
 char *serve_request_body(const struct serve_request *r);

@@ -98,9 +98,8 @@ void serve_saved_open(const struct serve_watched *w)
 static const struct serve_keep_rule *by_of(const struct serve_watched *w, int32_t seq)
 {
     const struct serve_slot_cache *s = &w->slot_cache[seq];
-    return s->compressed            ? &s->by
-           : s->document_plus_1 > 0 ? &w->slot_cache[w->n_slots + s->document_plus_1 - 1].by
-                                    : NULL;
+    const int32_t document = s->document_plus_1 > 0 ? serve_watched_document(w, s->document_plus_1) : -1;
+    return s->compressed ? &s->by : document >= 0 ? &w->slot_cache[document].by : NULL;
 }
 
 static void describe(struct serve_slot_file *file, const struct serve_watched *w, int32_t seq)
@@ -117,8 +116,7 @@ static void describe(struct serve_slot_file *file, const struct serve_watched *w
     }
 }
 
-/* What libllama has of a sequence, in the order of its positions, which the caller frees. */
-static int get_state(uint8_t **state, uint64_t *n, const struct serve_watched *w, int32_t seq)
+int serve_saved_state(uint8_t **state, uint64_t *n, const struct serve_watched *w, int32_t seq)
 {
     const size_t room = llama_state_seq_get_size(w->ctx, seq);
     *state = malloc(room + 1);
@@ -162,7 +160,7 @@ static int take_slot(struct serve_slot_read *x, int32_t *n_tokens, const struct 
     set_model(w->ctx, file->model);
     snprintf(file->fingerprint, sizeof file->fingerprint, "%s", serve_settings()->fingerprint);
     if (*n_tokens > 0)
-        WNW_TRY(get_state(&x->state, &file->state_bytes, w, seq));
+        WNW_TRY(serve_saved_state(&x->state, &file->state_bytes, w, seq));
     return serve_restore_check(file, x->notes, x->state);
 }
 
@@ -251,7 +249,7 @@ static struct serve_slot_cache slot_cache_of(const struct serve_slot_file *file)
     struct serve_slot_cache slot_cache = {.restored = true,
                                           .n_unknown = file->n_sequence,
                                           .entries = file->entries,
-                                          .n_done = file->compressed ? file->n_sequence : 0,
+                                          .n_fixed = file->compressed ? file->n_sequence : 0,
                                           .compressed = file->compressed != 0};
     if (!slot_cache.compressed)
         return slot_cache;

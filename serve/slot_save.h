@@ -7,6 +7,8 @@
 
 /* Says what the context takes of files: once, when it is watched. */
 void serve_saved_open(const struct serve_watched *w);
+/* What libllama has of a sequence, in the order of its positions, which the caller frees. */
+int serve_saved_state(uint8_t **state, uint64_t *n, const struct serve_watched *w, int32_t seq);
 /* Writes a slot with the server's notes of its tokens. Returns the file's bytes, 0 on failure with a line on standard error. */
 size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_t seq, const int32_t *notes,
                          size_t n_notes);

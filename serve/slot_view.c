@@ -137,8 +137,8 @@ static const llama_token *ids_in(const llama_token *notes, size_t n_notes, int32
 /* The recipe by which a sequence was compressed, or the document that it begins with. */
 static const char *policy_of(const struct serve_watched *w, const struct serve_slot_cache *s)
 {
-    const struct serve_slot_cache *d =
-        s->document_plus_1 > 0 ? &w->slot_cache[w->n_slots + s->document_plus_1 - 1] : NULL;
+    const int32_t document = s->document_plus_1 > 0 ? serve_watched_document(w, s->document_plus_1) : -1;
+    const struct serve_slot_cache *d = document >= 0 ? &w->slot_cache[document] : NULL;
     return s->compressed        ? serve_keep_rule_taken(&s->by)
            : d && d->compressed ? serve_keep_rule_taken(&d->by)
                                 : "full";

@@ -22,6 +22,7 @@ static void print_size(FILE *f, const wnw_size *size)
 /* Recipes have no characters that JSON would have to escape: they were parsed. */
 static void print_slot(FILE *f, const struct serve_slots *all, int32_t i)
 {
+    char document[SERVE_JOIN_NAME + 1];
     const struct serve_slot *s = &all->slot[i];
     const double each = all->row_entries > 0 ? (double)s->entries / (double)all->row_entries : 0.0;
     fprintf(f,
@@ -37,8 +38,10 @@ static void print_slot(FILE *f, const struct serve_slots *all, int32_t i)
         fprintf(f, ", \"chunk\": %d", (int)s->keep_rule.chunk);
     if (s->n_removed > 0)
         fprintf(f, ", \"removed\": %d", (int)s->n_removed);
-    if (s->document_plus_1 > 0)
-        fprintf(f, ", \"document\": \"%s\"", serve_document_name(s->document_plus_1 - 1));
+    if (s->document_plus_1 > 0) {
+        serve_document_show(s->document_plus_1 - 1, document);
+        fprintf(f, ", \"document\": \"%s\"", document);
+    }
     fputc('}', f);
 }
 

@@ -29,23 +29,28 @@ static bool moves_keys(const struct serve_watched *w, const struct llama_model *
            (n_head > 0 && llama_model_n_embd(m) / n_head % 64 == 0);
 }
 
-static const char *why_not(const struct serve_watched *w)
+const char *serve_stretch_why_fixed(const struct serve_watched *w)
 {
     const struct llama_model *m = llama_get_model(w->ctx);
     const enum llama_rope_type rope = llama_model_rope_type(m);
-    if (!serve_settings()->makes_room)
-        return "the server was started without it: winnow serve --when-full compress";
     if (w->unmatched)
         return "the model has recurrent layers, from which nothing can be removed";
     if (llama_model_n_swa(m) > 0)
         return "the model has layers with a sliding window, whose positions cannot be moved";
     if (rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE || serve_settings()->media)
         return "the server takes images or sounds, whose positions cannot be moved";
-    if (serve_documents_n() > 0)
-        return "the server has documents, whose cells are shared";
     if (!REAL(llama_memory_can_shift)(llama_get_memory(w->ctx)) || !moves_keys(w, m))
         return "positions in this cache cannot be moved; keys of another type (-ctk f16) may be";
     return NULL;
+}
+
+static const char *why_not(const struct serve_watched *w)
+{
+    if (!serve_settings()->makes_room)
+        return "the server was started without it: winnow serve --when-full compress";
+    if (!w->unmatched && serve_documents_n() > 0)
+        return "the server has documents, whose cells are shared";
+    return serve_stretch_why_fixed(w);
 }
 
 static int32_t least(int32_t a, int32_t b)
@@ -243,7 +248,7 @@ static void note(struct serve_watched *w, const struct middle *m, const bool *go
 {
     struct serve_slot_cache *s = &w->slot_cache[m->seq];
     s->at_prompt = left_of(s->at_prompt, m, goes);
-    s->n_done = left_of(s->n_done > m->to ? s->n_done : m->to, m, goes);
+    s->n_fixed = left_of(s->n_fixed > m->to ? s->n_fixed : m->to, m, goes);
     serve_watched_bury(w);
     serve_watched_count(w, m->seq);
     serve_watched_report(w, m->seq);

@@ -12,6 +12,8 @@
 
 struct llama_batch_ext;
 
+/* Why positions in this context cannot be moved; NULL: they can. */
+const char *serve_stretch_why_fixed(const struct serve_watched *w);
 /* Sees whether room can be made in this context, and sets w->most. */
 void serve_stretch_open(struct serve_watched *w);
 /* Makes no room from now on: a draft model counts the same positions, and has no room for more. */

@@ -105,7 +105,17 @@ static int64_t count_marked(const struct serve_watched *w, int32_t layer, int32_
 
 int32_t serve_watched_n(const struct serve_watched *w)
 {
-    return w->n_slots + serve_documents_n();
+    return w->n_slots + serve_documents_n() + serve_joins_n();
+}
+
+int32_t serve_watched_document(const struct serve_watched *w, int32_t document_plus_1)
+{
+    if (!serve_document_is_join(document_plus_1 - 1))
+        return w->n_slots + document_plus_1 - 1;
+    for (int32_t i = 0; i < SERVE_MAX_JOINS; i++)
+        if (w->joined[i] == document_plus_1)
+            return w->n_slots + serve_documents_n() + i;
+    return -1;
 }
 
 void serve_watched_count(struct serve_watched *w, int32_t seq)
@@ -313,7 +323,7 @@ static void refuse_plain(const struct serve_watched *w)
 static bool open_sequences(struct serve_watched *w)
 {
     const int32_t n_cells = most_cells(w);
-    w->n_slots = (int32_t)llama_n_seq_max(w->ctx) - serve_documents_n();
+    w->n_slots = (int32_t)llama_n_seq_max(w->ctx) - serve_documents_n() - serve_joins_n();
     if (w->n_slots > SERVE_MAX_SLOTS)
         serve_refuse("a server of winnow has 64 slots at most");
     if (!llama_get_memory(w->ctx) || llama_model_is_recurrent(llama_get_model(w->ctx)))
@@ -340,19 +350,6 @@ static bool open_sequences(struct serve_watched *w)
     w->row_entries = room.row_entries;
     serve_slots_open(w->n_slots, &room, !w->unmatched);
     return true;
-}
-
-static int set_profiles(const struct serve_watched *w)
-{
-    const char *list = serve_settings()->profiles;
-    char *path;
-    int rc = wnw_profile_next(&path, &list);
-    while (rc == WNW_OK && path) {
-        rc = wnw_bridge_set_profile(w->cache, path);
-        wnw_free(path);
-        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
-    }
-    return rc;
 }
 
 /* ---- What is observed ---- */
@@ -440,7 +437,7 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     w->ctx = ctx;
     if (!open_sequences(w))
         serve_refuse("no memory for the sequences of the slots");
-    if (set_profiles(w) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
+    if (wnw_bridge_set_profiles(w->cache, serve_settings()->profiles) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
         serve_refuse(wnw_last_error());
     if (w->unmatched && serve_asks_quality(keep_rule))
         serve_refuse_input(
@@ -481,6 +478,7 @@ void serve_unwatch(struct serve_watched *w)
     w->cache = NULL;
     serve_sequences_free(&w->sequences);
     memset(w->slot_cache, 0, sizeof w->slot_cache);
+    memset(w->joined, 0, sizeof w->joined);
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         serve_watched_drop_sample(w, i);
         (void)serve_watched_restored(w, i, NULL, NULL, 0);

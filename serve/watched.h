@@ -3,7 +3,8 @@
  * The context that winnow compresses and the state of its sequences, for the thread that decodes. The process has one, in calls.c.
  * A second context, of a draft model, is left to libllama.
  *
- * Sequences 0 .. n_slots-1 belong to the slots. Each document has one of the following sequences, and nothing is ever added to it.
+ * Sequences 0 .. n_slots-1 belong to the slots. Each document has one of the following sequences, and nothing is ever added to it. Then come those of
+ * lists of documents (join_cells.h).
  * A slot that begins with the document shares its cells.
  */
 #ifndef WNW_SERVE_WATCHED_H
@@ -23,7 +24,7 @@ struct serve_slot_cache {
     bool compressed;
     struct serve_keep_rule by;
     int64_t entries;   /* in all heads */
-    int32_t n_done;    /* first tokens that it had when it was compressed last */
+    int32_t n_fixed;    /* first tokens that it had when it was compressed last */
     int32_t at_prompt; /* the first token of the last prompt that it read */
     bool restored;     /* its first tokens were restored from a file, so nothing was recorded for them */
     bool unnoted;      /* the records of tokens that it read were dropped, because no rule needs them */
@@ -67,11 +68,12 @@ struct serve_watched {
     bool feeds; /* samples of prompts can be fed again (serve/sample.h) */
     bool unmatched; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
+    int32_t joined[SERVE_MAX_JOINS]; /* 1 + the list of documents whose sequence is there, 0 = none */
     int32_t most; /* tokens that a slot holds before room is made in it; 0: none is made (stretch.h) */
     bool no_flash; /* flash attention was turned off (-fa off) */
     int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */
     struct serve_sequences sequences;
-    struct serve_slot_cache slot_cache[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS];
+    struct serve_slot_cache slot_cache[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS + SERVE_MAX_JOINS];
     struct serve_rule rule[SERVE_MAX_SLOTS];
     struct serve_keep_rule least; /* the server's own rule, of the shortest prompts */
     uint32_t observed;       /* WNW_NEED_ flags of what is observed */
@@ -80,6 +82,9 @@ struct serve_watched {
     const struct serve_batch *running;          /* while the graph of a batch runs */
     int32_t at;                                 /* its next row */
     bool feeding;                               /* and it is a sample */
+    struct serve_seen {
+        int32_t *cells, n, own; /* [n] all that it sees, with its own */
+    } * seen;                   /* set where somebody asks what the first row of a batch sees */
     int32_t n_before[SERVE_MAX_SLOTS];          /* tokens of the slots before it */
     wnw_bridge_sample *sample[SERVE_MAX_SLOTS]; /* of the prompt that is being read; NULL: none was fed */
     struct serve_slot_read reading;             /* from a file, between the server's two calls for it */
@@ -92,6 +97,8 @@ struct serve_watched {
         int32_t *token, n, room;
     } said[SERVE_MAX_SLOTS]; /* all tokens of the conversations, where room may be made (stretch.h); owned */
     struct serve_borders borders[SERVE_MAX_SLOTS];
+    size_t
+        n_compared; /* tokens that the slot compared last has in common with its request, until that was asked */
     const void *compared; /* tokens that the server compared last, until it is known whose they are */
     int32_t goes_back_seq, goes_back_to; /* the border to which the server was told to go back, 0: none */
     bool dead_cells_unknown;   /* cells of a state from a file are dead, and nobody has learnt which */
@@ -111,6 +118,8 @@ void serve_watched_observe(struct serve_watched *w);
 
 /* The number of sequences, those of documents included. */
 int32_t serve_watched_n(const struct serve_watched *w);
+/* The sequence of the document with the number document_plus_1 - 1; -1: it is a list that is gone. */
+int32_t serve_watched_document(const struct serve_watched *w, int32_t document_plus_1);
 /* Bytes of keys and values that are held, and that n more tokens would make of them at most. */
 uint64_t serve_watched_bytes(const struct serve_watched *w);
 uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n);

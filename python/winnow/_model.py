@@ -68,6 +68,11 @@ def _tokens(values):
     return (ctypes.c_int32 * max(1, len(values)))(*values)
 
 
+def tokens_from(tokens, n):
+    """A pointer to the tokens after the first n."""
+    return ctypes.cast(ctypes.addressof(tokens.contents) + 4 * n, ctypes.POINTER(ctypes.c_int32))
+
+
 def _parts(prompt):
     """What a prompt is made of; its arrays live as long as the prompt."""
     parts = c.wnw_prompt_parts_default()
@@ -101,9 +106,11 @@ class Model(Owned):
     kv_type: of keys and values, "f16", "f32", "q8_0" or "q4_0"
     profile: calibration results: "auto" = those of the cache folder or of this package for a model of this file name; None; a path or a list of
         paths of JSON files
+    devices: where the model computes, names of ggml such as "cpu" or "rpc:HOST:PORT", as a list or one str; None = this package's own code on
+        the CPU. On devices a document and a conversation hold the model once more, and documents can be asked, but not stored again.
     """
 
-    def __init__(self, model="smollm2-135m", *, threads=0, context=0, kv_type="f16", profile="auto"):
+    def __init__(self, model="smollm2-135m", *, threads=0, context=0, kv_type="f16", profile="auto", devices=None):
         super().__init__("model")
         self._closed = True  # until it is open
         lib = library()
@@ -113,13 +120,17 @@ class Model(Owned):
             if not 0 <= value <= most:
                 raise ArgumentError(f"{name} is {value}; give 0 to {most}", "E_RANGE")
         self._params.n_threads, self._params.n_ctx = threads, context
+        self._devices = None
+        if devices is not None:
+            from . import _devices
+            self._devices = _devices.device_names(devices)
         kind = ctypes.c_int()
         check(lib.wnw_kv_type_parse(ctypes.byref(kind), text(kv_type, "kv_type")))
         self._params.kv_type = kind.value
         self._model = ctypes.POINTER(c.wnw_model)()
         check(lib.wnw_model_open(ctypes.byref(self._model), os.fsencode(self.path), None))
         self._closed = False
-        self._profile, self._profile_of = None, profile
+        self._profile, self._profile_of, self._profile_files = None, profile, []
         self._users, self._users_lock = 0, threading.Lock()
         info = c.wnw_model_info_default()
         check(lib.wnw_model_get_info(self._model, ctypes.byref(info)))
@@ -160,6 +171,8 @@ class Model(Owned):
         check(lib.wnw_profile_new(ctypes.byref(profile), self._model))
         for path in paths:
             status = lib.wnw_profile_add_file(profile, os.fsencode(path))
+            if status >= 0:
+                self._profile_files.append(path)
             if status < 0 and not (found and status in (c.WNW_E_MISMATCH, c.WNW_E_FORMAT)):
                 try:
                     check(status)
@@ -209,10 +222,9 @@ class Model(Owned):
         if isinstance(document, os.PathLike):
             document = pathlib.Path(document).read_text(encoding="utf-8")
         policy, ratio = _policy_and_ratio(policy, ratio, budget, kv_bytes)
-        doc = Document._new(self, {"document": document, "system": system})
+        doc = self._kind(Document)._new(self, {"document": document, "system": system})
         try:
-            doc._session = _Session(self)
-            doc._session.run(lambda: doc._read(policy, _size(ratio, budget, kv_bytes)))
+            doc._begin(policy, _size(ratio, budget, kv_bytes))
         except BaseException:
             doc.close()
             raise
@@ -220,11 +232,22 @@ class Model(Owned):
 
     def load(self, path):
         """A Document that `Document.save` or `winnow compress` has stored."""
-        return Document._load(self, path)
+        return self._kind(Document)._load(self, path)
 
     def chat(self, *, system=None, ratio=None, budget=None, kv_bytes=None, policy="auto"):
         """A conversation. With a size the cache is compressed after every turn."""
-        return Chat(self, system, policy, ratio, budget, kv_bytes)
+        return self._kind(Chat)(self, system, policy, ratio, budget, kv_bytes)
+
+    def _kind(self, kind):
+        """Document or Chat, or what takes its place on devices."""
+        if self._devices is None:
+            return kind
+        from . import _devices
+        return _devices.DeviceDocument if kind is Document else _devices.DeviceChat
+
+    def _need_sessions(self, what):
+        if self._devices is not None:
+            raise UsageError(f"{what} needs winnow's own code on the CPU; open the model without devices. On devices there are compress, load, chat and ask")
 
     def plan(self, document, policy="auto", *, ratio=None, budget=None, kv_bytes=None, question=None, context_only=False, system=None):
         """Which entries a policy would keep of a prompt, without dropping any: a Plan, as `winnow plan` writes it.
@@ -234,6 +257,7 @@ class Model(Owned):
 
     def plans(self, document, policies, *, ratio=None, budget=None, kv_bytes=None, question=None, context_only=False, system=None, plugins=()):
         """Plans of several policies from one reading, in their order."""
+        self._need_sessions("a plan")
         pairs = [_policy_and_ratio(policy, ratio, budget, kv_bytes) for policy in policies]
         with self._using_shared():
             prompt = _Prompt(self._model, document=document, question=question, system=system)
@@ -245,6 +269,7 @@ class Model(Owned):
 
     def observe(self, document, needs, layer=0, *, window=32, question=None):
         """What policies observe of a layer, as arrays of one's own: {name: float32 array} by the names of Observation, for notebooks."""
+        self._need_sessions("an observation")
         seen = {}
 
         def _look(obs):
@@ -290,6 +315,35 @@ def _policy_and_ratio(policy, ratio, budget, kv_bytes):
     return str(policy), ratio
 
 
+def run_aside(work, stop):
+    """Calls work(). In the main thread another one does that, so that KeyboardInterrupt comes at once and stops the reading: `stop` is set."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    said, began, done = [], threading.Event(), threading.Event()
+
+    def call():
+        began.set()
+        try:
+            said.append((work(), None))
+        except BaseException as raised:
+            said.append((None, raised))
+        done.set()
+
+    # Thread.join takes a running thread for ended after an interrupt (Python 3.11), so an event is waited for.
+    try:
+        threading.Thread(target=call, name="winnow reading", daemon=True).start()
+        while not done.wait(0.2):
+            pass
+    except BaseException:
+        stop.set()
+        if began.wait(5):  # the interrupt may have come while it was being started
+            done.wait()
+        raise
+    if said[0][1] is not None:
+        raise said[0][1]
+    return said[0][0]
+
+
 class _Session:
     """A session with an engine of its own."""
 
@@ -307,32 +361,7 @@ class _Session:
         return not self._stop.is_set()
 
     def run(self, work):
-        """Calls work(). In the main thread another one does that, so that KeyboardInterrupt comes at once and stops the reading."""
-        if threading.current_thread() is not threading.main_thread():
-            return work()
-        said, began, done = [], threading.Event(), threading.Event()
-
-        def call():
-            began.set()
-            try:
-                said.append((work(), None))
-            except BaseException as raised:
-                said.append((None, raised))
-            done.set()
-
-        # Thread.join takes a running thread for ended after an interrupt (Python 3.11), so an event is waited for.
-        try:
-            threading.Thread(target=call, name="winnow reading", daemon=True).start()
-            while not done.wait(0.2):
-                pass
-        except BaseException:
-            self._stop.set()
-            if began.wait(5):  # the interrupt may have come while it was being started
-                done.wait()
-            raise
-        if said[0][1] is not None:
-            raise said[0][1]
-        return said[0][0]
+        return run_aside(work, self._stop)
 
     def close(self):
         pointer, self.pointer = self.pointer, None
@@ -469,12 +498,12 @@ class _Answering(Owned):
             ended.set()
             thread.join()
 
-    def _generate(self, session, sampler, how):
+    def _generate(self, session, sampler, how, generate=None):
         lib, made = library(), ctypes.POINTER(c.wnw_sampler)()
         said = c.wnw_generated_default()
         check(lib.wnw_sampler_new(ctypes.byref(made), ctypes.byref(sampler)))
         try:
-            status = lib.wnw_generate(ctypes.byref(said), session, made, ctypes.byref(how))
+            status = generate(said, made) if generate else lib.wnw_generate(ctypes.byref(said), session, made, ctypes.byref(how))
             tokens = said.tokens[:said.n_tokens] if said.n_tokens else []
             return status, tokens
         finally:
@@ -497,6 +526,10 @@ class Document(_Answering):
         self._model, self._layout, self._session, self._stored, self._engine, self._pieces_read = model, layout, None, None, None, False
         model._count(1)
         return self
+
+    def _begin(self, policy, size):
+        self._session = _Session(self._model)
+        self._session.run(lambda: self._read(policy, size))
 
     def _read(self, policy, size):
         lib = library()
@@ -545,15 +578,18 @@ class Document(_Answering):
             n = ctypes.c_int32()
             tokens = lib.wnw_stored_tokens(self._stored, ctypes.byref(n))
             self.n_tokens, self._tokens = n.value, np.ctypeslib.as_array(tokens, (n.value,)).copy()
-            self._engine = ctypes.POINTER(c.wnw_engine)()
-            check(lib.wnw_engine_new(ctypes.byref(self._engine), model._model, None))
-            session = ctypes.POINTER(c.wnw_session)()
-            check(lib.wnw_stored_session(ctypes.byref(session), self._stored, self._engine, None))
-            self._session = _Session(model, session)
+            self._open_stored()
         except BaseException:
             self.close()
             raise
         return self
+
+    def _open_stored(self):
+        lib, session = library(), ctypes.POINTER(c.wnw_session)()
+        self._engine = ctypes.POINTER(c.wnw_engine)()
+        check(lib.wnw_engine_new(ctypes.byref(self._engine), self._model._model, None))
+        check(lib.wnw_stored_session(ctypes.byref(session), self._stored, self._engine, None))
+        self._session = _Session(self._model, session)
 
     def _release(self):
         lib = library()
@@ -614,15 +650,18 @@ class Document(_Answering):
             check(library().wnw_session_store(self._session.pointer, os.fsencode(path), ctypes.byref(params)))
 
     def _answer(self, question, sampler, how):
-        lib = library()
         prompt = _Prompt(self._model._model, **self._layout, question=question.decode("utf-8"))
         p = prompt.parts
         if not self._pieces_read and (p.n_context != self.n_tokens or p.tokens[:p.n_context] != self._tokens.tolist()):
             raise ArgumentError("the model's template writes the document differently than when it was read; read it again", "E_MISMATCH")
-        copy = ctypes.POINTER(c.wnw_session)()
+        self._answer_rest(p, sampler, how)
+
+    def _answer_rest(self, p, sampler, how):
+        """Answers what follows the document in the parts of a prompt."""
+        lib, copy = library(), ctypes.POINTER(c.wnw_session)()
         check(lib.wnw_session_copy(ctypes.byref(copy), self._session.pointer))
         try:
-            rest = ctypes.cast(ctypes.addressof(p.tokens.contents) + 4 * p.n_context, ctypes.POINTER(ctypes.c_int32))
+            rest = tokens_from(p.tokens, p.n_context)
             check(lib.wnw_session_read(copy, rest, p.n_tokens - p.n_context, None))
             check(self._generate(copy, sampler, how)[0])
         finally:
@@ -645,9 +684,16 @@ class Chat(_Answering):
             params.system = text(system, "the system message")
         self._model, self._chat, self._begun = model, ctypes.POINTER(c.wnw_chat)(), False
         check(lib.wnw_chat_open(ctypes.byref(self._chat), model._model, ctypes.byref(params)))
-        self._session = _Session(model)
+        try:
+            self._session = self._open_session()
+        except BaseException:
+            lib.wnw_chat_free(self._chat)
+            raise
         model._count(1)
         self._closed = False
+
+    def _open_session(self):
+        return _Session(self._model)
 
     def _release(self):
         self._session.close()
@@ -671,29 +717,34 @@ class Chat(_Answering):
             return n.value
 
     def _answer(self, question, sampler, how):
-        lib, s, turn, n = library(), self._session.pointer, ctypes.POINTER(c.wnw_prompt)(), ctypes.c_int32()
+        lib, turn, n = library(), ctypes.POINTER(c.wnw_prompt)(), ctypes.c_int32()
         check(lib.wnw_chat_user(ctypes.byref(turn), self._chat, None, question, None))
         try:
             tokens = lib.wnw_chat_tokens(self._chat, ctypes.byref(n))
-            past = lib.wnw_prompt_n_past(turn)
-            if self._begun and past < lib.wnw_session_n_past(s):
-                check(lib.wnw_session_rewind(s, past))
-            if not self._begun and self._rules:
-                run = c.wnw_run_default()
-                run.prompt, run.size = turn, self._size
-                if self._policy is None:
-                    run.recipe, run.profile = b"auto", self._model._profiles()
-                else:
-                    run.policy = self._policy.pointer
-                    if self._policy.needs_profile:
-                        run.profile = self._model._profiles()
-                check(lib.wnw_session_begin(s, ctypes.byref(run)))
-            self._begun = True
-            past = lib.wnw_session_n_past(s)
-            rest = ctypes.cast(ctypes.addressof(tokens.contents) + 4 * past, ctypes.POINTER(ctypes.c_int32))
-            check(lib.wnw_session_read(s, rest, n.value - past, None))
-            status, said = self._generate(s, sampler, how)
+            status, said = self._take_turn(turn, tokens, n.value, sampler, how)
             check(lib.wnw_chat_answer(self._chat, _tokens(said), len(said)))
             check(status)
         finally:
             lib.wnw_prompt_free(turn)
+
+    def _take_turn(self, turn, tokens, n, sampler, how):
+        """Reads the tokens of the conversation that are new, and answers. Returns the status and the tokens of the answer."""
+        lib, s = library(), self._session.pointer
+        past = lib.wnw_prompt_n_past(turn)
+        if self._begun and past < lib.wnw_session_n_past(s):
+            check(lib.wnw_session_rewind(s, past))
+        if not self._begun and self._rules:
+            run = c.wnw_run_default()
+            run.prompt, run.size = turn, self._size
+            if self._policy is None:
+                run.recipe, run.profile = b"auto", self._model._profiles()
+            else:
+                run.policy = self._policy.pointer
+                if self._policy.needs_profile:
+                    run.profile = self._model._profiles()
+            check(lib.wnw_session_begin(s, ctypes.byref(run)))
+        self._begun = True
+        past = lib.wnw_session_n_past(s)
+        rest = tokens_from(tokens, past)
+        check(lib.wnw_session_read(s, rest, n - past, None))
+        return self._generate(s, sampler, how)

@@ -15,6 +15,11 @@ int wnw_bridge_register(void)
     return absent();
 }
 
+int wnw_bridge_load_modules(void)
+{
+    return absent();
+}
+
 int wnw_bridge_find(wnw_bridge **out, void (*synchronize)(struct llama_context *), struct llama_context *ctx)
 {
     (void)synchronize;
@@ -74,7 +79,12 @@ int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
     return absent();
 }
 
-int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
+int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list)
+{
+    return wnw_bridge_set_profile(cache, list);
+}
+
+int wnw_bridge_add_part(wnw_bridge *cache, const struct wnw_part *part)
 {
     (void)cache;
     (void)part;

@@ -13,15 +13,19 @@
 
 #include "base/err.h"
 
+/* What the log says of one action in one cell. */
+struct wnw__bandit_action {
+    int64_t n;      /* rewards credited */
+    double sum;     /* of them */
+    int64_t n_pair; /* prompts that tried this action and the reference */
+    double gain,
+        gain_sq; /* sum over these prompts of the action's mean reward minus the reference's; of squares */
+};
 struct wnw__bandit {
     int32_t n_cell, n_action;
-    int32_t reference; /* the neutral action, which others must beat */
-    int64_t *n;        /* [n_cell][n_action] rewards credited */
-    double *sum;       /* [n_cell][n_action] of these rewards */
-    int64_t *n_prompt; /* [n_cell] prompts that were credited to it */
-    /* Per prompt that tried both: its mean reward of the action minus that of the reference. */
-    int64_t *n_pair;        /* [n_cell][n_action] such prompts */
-    double *gain, *gain_sq; /* [n_cell][n_action] sum over prompts, and of squares */
+    int32_t reference;             /* the neutral action, which others must beat */
+    struct wnw__bandit_action *of; /* [n_cell][n_action] */
+    int64_t *n_prompt;             /* [n_cell] prompts that were credited to it */
     /* Over all cells. */
     int64_t n_all;
     double sum_all, sq_all;
@@ -34,14 +38,14 @@ void wnw__bandit_free(struct wnw__bandit *b);
 /* The trials of one prompt. */
 struct wnw__bandit_trials {
     int32_t n_trial, n_slot;
-    const int32_t *cell;   /* [n_slot] the cell that a slot's action belongs to; each cell at most once */
-    const uint8_t *action; /* [n_trial][n_slot] */
-    const double *reward;  /* [n_trial] */
-    const double *penalty; /* [n_trial][n_slot] taken off the slot's own reward; NULL = none */
+    int32_t *cell;   /* [n_slot] the cell that a slot's action belongs to; each cell at most once */
+    uint8_t *action; /* [n_trial][n_slot] */
+    double *reward;  /* [n_trial] */
+    double *penalty; /* [n_trial][n_slot] taken off the slot's own reward; NULL = none */
 };
-/* Makes `out`, not yet made, the log of larger cells: what cell c of b has is credited to cell to[c] of n_to. Prompts
- * that are in several cells of b count as often. E_NOMEM. */
-int wnw__bandit_gather(struct wnw__bandit *out, const struct wnw__bandit *b, const int32_t *to, int32_t n_to);
+/* Makes `out`, not yet made, the log of larger cells: `size` cells of b after each other are one. Prompts that are in
+ * several cells of b count as often. E_NOMEM. */
+int wnw__bandit_gather(struct wnw__bandit *out, const struct wnw__bandit *b, int32_t size);
 /* Credits every trial's reward, less the mean over the trials and less the slot's penalty, to the cells of
  * its slots. */
 void wnw__bandit_add(struct wnw__bandit *b, const struct wnw__bandit_trials *t);
@@ -62,8 +66,8 @@ struct wnw__bandit_rule {
     const double *value; /* [n_action] the actions, ascending */
     const double *mean;  /* [n_cell][n_action] instead of the log's own means; NULL = those */
     double conservatism; /* weight of CQL's penalty, which knows that actions were drawn alike */
-    double guard; /* standard errors by which an action must beat the reference */
-    int64_t guard_n; /* rewards that it must have at least */
+    double guard;        /* standard errors by which an action must beat the reference */
+    int64_t guard_n;     /* rewards that it must have at least */
     enum wnw__bandit_tie tie;
 };
 /* Writes the best action of each cell to choice[n_cell], -1 where the cell has no rewards: the largest value

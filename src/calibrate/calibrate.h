@@ -33,6 +33,24 @@ struct wnw__calibrate_type {
     int (*run)(wnw_calibration *c, const void *opts);
 };
 
+/* Rows of a kind's table of options, for members of its struct `opts`. */
+#define WNW_KIND_INT(opts, name, def, min, max, help)                       \
+    {                                                                       \
+#name, help, WNW_OPT_INT, offsetof(opts, name), def, min, max, NULL \
+    }
+#define WNW_KIND_REAL(opts, name, def, min, max, help)                       \
+    {                                                                        \
+#name, help, WNW_OPT_REAL, offsetof(opts, name), def, min, max, NULL \
+    }
+#define WNW_KIND_BOOL(opts, name, help)                                \
+    {                                                                  \
+#name, help, WNW_OPT_BOOL, offsetof(opts, name), 0, 0, 1, NULL \
+    }
+#define WNW_KIND_ENUM(opts, name, list, help)                          \
+    {                                                                  \
+#name, help, WNW_OPT_ENUM, offsetof(opts, name), 0, 0, 0, list \
+    }
+
 /* A text that grows; made by wnw__calibrate_output or _profile. */
 struct wnw__calibrate_text {
     char *name; /* owned */

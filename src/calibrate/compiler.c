@@ -20,7 +20,7 @@
  *      with no threshold at as many entries on each prompt. If they do not beat the one threshold by a standard
  *      error, it is written into all cells (decision 107).
  */
-#include "base/vectors.h"
+#include "base/json.h"
 #include "calibrate/compiler_impl.h"
 #include "winnow_method.h"
 
@@ -32,97 +32,50 @@
 static const char *const gates[] = {"elastic", "pooled", NULL};
 static const char *const accepts[] = {"checked", "always", NULL};
 
-#define INT(field, least, most, text)                                                                 \
-    {                                                                                                 \
-        .name = #field, .help = text, .type = WNW_OPT_INT,                                            \
-        .offset = offsetof(struct wnw__compiler_opts, field), .def = 0, .min = (least), .max = (most) \
-    }
-#define REAL(field, least, most, value, text)                                                               \
-    {                                                                                                       \
-        .name = #field, .help = text, .type = WNW_OPT_REAL,                                                 \
-        .offset = offsetof(struct wnw__compiler_opts, field), .def = (value), .min = (least), .max = (most) \
-    }
+#define INT(name, def, min, max, help) WNW_KIND_INT(struct wnw__compiler_opts, name, def, min, max, help)
+#define REAL(name, def, max, help)     WNW_KIND_REAL(struct wnw__compiler_opts, name, def, 0, max, help)
+#define ENUM(name, list, help)         WNW_KIND_ENUM(struct wnw__compiler_opts, name, list, help)
 static const wnw_option options[] = {
-    INT(items, 0, 1 << 20, "prompts that are tried; 0: by effort"),
-    INT(held_out, 0, 1 << 20, "prompts that only check; 0: by effort, or a third of items"),
-    INT(length, 0, 1 << 24, "tokens of a prompt; 0: by effort, at least twice the budget"),
-    INT(next, 0, 4096, "tokens after a prompt that are read after it; 0: by effort"),
-    INT(head_trials, 0, 4096, "trials of head weights per prompt; 0: by effort"),
-    INT(tau_trials, 0, 4096, "trials of thresholds per prompt; 0: by effort"),
-    INT(entropy_bins, 0, 128, "bins of entropy; 0: by effort"),
-    INT(ppl_bins, 0, 128, "bins of perplexity; 0: by effort"),
-    {.name = "window",
-     .help = "last prompt tokens that are observed, and that always stay",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct wnw__compiler_opts, window),
-     .def = 64,
-     .min = 1,
-     .max = 4096},
-    {.name = "gate",
-     .help = "mode of the gate that thresholds are made for",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct wnw__compiler_opts, gate),
-     .choices = gates},
-    REAL(floor, 0, 1, 0.25,
+    INT(items, 0, 0, 1 << 20, "prompts that are tried; 0: by effort"),
+    INT(held_out, 0, 0, 1 << 20, "prompts that only check; 0: by effort, or a third of items"),
+    INT(length, 0, 0, 1 << 24, "tokens of a prompt; 0: by effort, at least twice the budget"),
+    INT(next, 0, 0, 4096, "tokens after a prompt that are read after it; 0: by effort"),
+    INT(head_trials, 0, 0, 4096, "trials of head weights per prompt; 0: by effort"),
+    INT(tau_trials, 0, 0, 4096, "trials of thresholds per prompt; 0: by effort"),
+    INT(entropy_bins, 0, 0, 128, "bins of entropy; 0: by effort"),
+    INT(ppl_bins, 0, 0, 128, "bins of perplexity; 0: by effort"),
+    INT(window, 64, 1, 4096, "last prompt tokens that are observed, and that always stay"),
+    ENUM(gate, gates, "mode of the gate that thresholds are made for"),
+    REAL(floor, 0.25, 1,
          "part of the budget besides the window that every layer keeps at least, as the gate's"),
-    {.name = "cell_prompts",
-     .help = "prompts that a cell of the thresholds needs for a choice of its own; with fewer its layer's, "
-             "or that of all",
-     .type = WNW_OPT_INT,
-     .offset = offsetof(struct wnw__compiler_opts, cell_prompts),
-     .def = 4,
-     .min = 1,
-     .max = 1 << 20},
-    REAL(conservatism, 0, 1e3, 0.5, "weight of conservative Q-learning's penalty; 0: plain means"),
-    REAL(penalty, 0, 1e3, 0.1, "nats that a layer pays for being off its budget by the whole of it"),
-    REAL(guard, 0, 100, 1, "standard errors by which a choice must beat the neutral one"),
-    {.name = "accept",
-     .help = "whether head weights that fail the checks become 1, and thresholds one (checked), or are kept "
-             "(always)",
-     .type = WNW_OPT_ENUM,
-     .offset = offsetof(struct wnw__compiler_opts, accept),
-     .choices = accepts},
+    INT(cell_prompts, 4, 1, 1 << 20,
+        "prompts that a cell of the thresholds needs for a choice of its own; with fewer its layer's, "
+        "or that of all"),
+    REAL(conservatism, 0.5, 1e3, "weight of conservative Q-learning's penalty; 0: plain means"),
+    REAL(penalty, 0.1, 1e3, "nats that a layer pays for being off its budget by the whole of it"),
+    REAL(guard, 1, 100, "standard errors by which a choice must beat the neutral one"),
+    ENUM(accept, accepts,
+         "whether head weights that fail the checks become 1, and thresholds one (checked), or are kept "
+         "(always)"),
     {0}};
 
 /* ---- What the effort means ---- */
 
-#define FEW_WEIGHTS       \
-    {                     \
-        3, 1,             \
-        {                 \
-            0.85, 1, 1.15 \
-        }                 \
-    }
-#define FEW_TAUS      \
-    {                 \
-        3, 1,         \
-        {             \
-            0.5, 1, 2 \
-        }             \
-    }
-#define WEIGHTS                                      \
-    {                                                \
-        7, 3,                                        \
-        {                                            \
-            0.85, 0.90, 0.95, 1.00, 1.05, 1.10, 1.15 \
-        }                                            \
-    }
-#define TAUS                              \
-    {                                     \
-        7, 3,                             \
-        {                                 \
-            0.25, 0.5, 0.75, 1, 1.5, 2, 3 \
-        }                                 \
-    }
+/* clang-format off */
+#define FEW_WEIGHTS {3, 1, {0.85, 1, 1.15}}
+#define FEW_TAUS {3, 1, {0.5, 1, 2}}
+#define WEIGHTS {7, 3, {0.85, 0.90, 0.95, 1.00, 1.05, 1.10, 1.15}}
+#define TAUS {7, 3, {0.25, 0.5, 0.75, 1, 1.5, 2, 3}}
+/* clang-format on */
 
 static const struct effort {
-    int32_t items, held_out, next, head_trials, tau_trials, entropy_bins, ppl_bins;
+    struct wnw__compiler_opts o;
     int32_t lengths[4], n_lengths;
     struct wnw__compiler_actions heads, taus;
 } efforts[] = {
-    [WNW_EFFORT_QUICK] = {24, 8, 48, 16, 12, 5, 2, {768}, 1, FEW_WEIGHTS, FEW_TAUS},
-    [WNW_EFFORT_NORMAL] = {40, 12, 64, 32, 20, 5, 2, {1024, 1280}, 2, FEW_WEIGHTS, FEW_TAUS},
-    [WNW_EFFORT_PAPER] = {512, 64, 64, 32, 24, 20, 4, {1024, 2048, 4096, 8192}, 4, WEIGHTS, TAUS},
+    [WNW_EFFORT_QUICK] = {{24, 8, 0, 48, 16, 12, 5, 2}, {768}, 1, FEW_WEIGHTS, FEW_TAUS},
+    [WNW_EFFORT_NORMAL] = {{40, 12, 0, 64, 32, 20, 5, 2}, {1024, 1280}, 2, FEW_WEIGHTS, FEW_TAUS},
+    [WNW_EFFORT_PAPER] = {{512, 64, 0, 64, 32, 24, 20, 4}, {1024, 2048, 4096, 8192}, 4, WEIGHTS, TAUS},
 };
 
 static int32_t largest_budget(const wnw_calibration *c)
@@ -133,23 +86,45 @@ static int32_t largest_budget(const wnw_calibration *c)
     return most;
 }
 
-static void by_effort(int32_t *value, int32_t of_effort)
-{
-    *value = *value > 0 ? *value : of_effort;
-}
-
-static void resolve(struct wnw__compiling *w, const struct effort *e)
+/* Sets what is as the effort says, and tells the profile and the journal so. */
+static int resolve(struct wnw__compiling *w, const struct effort *e)
 {
     struct wnw__compiler_opts *o = &w->o;
-    by_effort(&o->held_out, o->items > 0 ? (o->items + 2) / 3 : e->held_out);
-    by_effort(&o->items, e->items);
-    by_effort(&o->next, e->next);
-    by_effort(&o->head_trials, e->head_trials);
-    by_effort(&o->tau_trials, e->tau_trials);
-    by_effort(&o->entropy_bins, e->entropy_bins);
-    by_effort(&o->ppl_bins, e->ppl_bins);
+    const struct {
+        const char *name;
+        int32_t *value, of_effort;
+    } rows[] = {{"items", &o->items, e->o.items},
+                {"held_out", &o->held_out, o->items > 0 ? (o->items + 2) / 3 : e->o.held_out},
+                {"next", &o->next, e->o.next},
+                {"head_trials", &o->head_trials, e->o.head_trials},
+                {"tau_trials", &o->tau_trials, e->o.tau_trials},
+                {"entropy_bins", &o->entropy_bins, e->o.entropy_bins},
+                {"ppl_bins", &o->ppl_bins, e->o.ppl_bins}};
     w->heads = e->heads;
     w->taus = e->taus;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        *rows[i].value = *rows[i].value > 0 ? *rows[i].value : rows[i].of_effort;
+        WNW_TRY(wnw__calibrate_set(w->c, rows[i].name, json_integer(*rows[i].value)));
+    }
+    return WNW_OK;
+}
+
+/* Names settings that have one value, at their places among the options. So the file of a calibration has the settings, and
+ * the bytes, of the tables that ship. */
+static int set_fixed(struct wnw__compiling *w)
+{
+    static const char *const rows[][2] = {
+        {"head_low", "0.85"},       {"head_high", "1.15"}, {"head_step", "0.0"},   {"tau_low", "0.25"},
+        {"tau_high", "1.0"},        {"tau_step", "0.0"},   {"cell_prompts", NULL}, {"conservatism", NULL},
+        {"logging", "\"uniform\""}, {"penalty", NULL},     {"guard", NULL},        {"accept", NULL},
+        {"smooth", "false"},        {"monotone", "false"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *v = rows[i][1] ? json_loads(rows[i][1], JSON_DECODE_ANY, NULL)
+                               : json_incref(json_object_get(w->c->settings, rows[i][0]));
+        json_object_del(w->c->settings, rows[i][0]);
+        WNW_TRY(wnw__calibrate_set(w->c, rows[i][0], v));
+    }
+    return WNW_OK;
 }
 
 /* The lengths that leave something to drop and fit the context, to out[4]. E_RANGE: there is none. */
@@ -189,28 +164,6 @@ static int check(const struct wnw__compiling *w)
     return WNW_OK;
 }
 
-/* Tells the profile and the journal what the effort came to. */
-static int set_resolved(struct wnw__compiling *w, const int32_t *lengths, int32_t n)
-{
-    const struct wnw__compiler_opts *o = &w->o;
-    const struct {
-        const char *name;
-        int32_t value;
-    } rows[] = {{"items", o->items},
-                {"held_out", o->held_out},
-                {"next", o->next},
-                {"head_trials", o->head_trials},
-                {"tau_trials", o->tau_trials},
-                {"entropy_bins", o->entropy_bins},
-                {"ppl_bins", o->ppl_bins}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        WNW_TRY(wnw__calibrate_set(w->c, rows[i].name, json_integer(rows[i].value)));
-    json_t *list = json_array();
-    for (int32_t i = 0; list && i < n; i++)
-        json_array_append_new(list, json_integer(lengths[i]));
-    return wnw__calibrate_set(w->c, "length", list);
-}
-
 /* ---- The work ---- */
 
 static int find_layers(struct wnw__compiling *w)
@@ -232,32 +185,34 @@ static int allocate(struct wnw__compiling *w)
 {
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = w->c->params.n_threads};
     const struct wnw__risk_grid *g = &w->grid;
+    const size_t n_layer = (size_t)w->c->info.n_layer, n_heads = n_layer * (size_t)w->c->info.n_head_kv,
+                 n_cell = (size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl;
     w->items = calloc((size_t)wnw__compiler_n_items(w), sizeof *w->items);
-    w->weight = calloc((size_t)w->c->info.n_layer * (size_t)w->c->info.n_head_kv, sizeof *w->weight);
-    w->tau = calloc((size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl, sizeof *w->tau);
-    w->tau_from = calloc((size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl, sizeof *w->tau_from);
+    w->action = calloc(n_heads, sizeof *w->action);
+    w->try_weight = calloc(n_heads, sizeof *w->try_weight);
+    w->try_tau = calloc(n_layer, sizeof *w->try_tau);
+    w->count = calloc(n_layer, sizeof *w->count);
+    w->weight = calloc(n_heads, sizeof *w->weight);
+    w->tau = calloc(n_cell, sizeof *w->tau);
+    w->tau_from = calloc(n_cell, sizeof *w->tau_from);
     w->entropy_edge = calloc((size_t)g->n_entropy, sizeof *w->entropy_edge);
     w->ppl_edge = calloc((size_t)g->n_ppl, sizeof *w->ppl_edge);
-    if (!w->items || !w->weight || !w->tau || !w->tau_from || !w->entropy_edge || !w->ppl_edge)
+    if (!w->items || !w->action || !w->try_weight || !w->try_tau || !w->count || !w->weight || !w->tau ||
+        !w->tau_from || !w->entropy_edge || !w->ppl_edge)
         return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
     return wnw_engine_new(&w->engine, w->c->m, &params);
 }
 
-static int compile_budget(struct wnw__compiling *w)
+static int compile_budget(struct wnw__compiling *w, int32_t budget)
 {
+    w->budget = budget;
     w->checks = (struct wnw__compiler_checks){0};
-    WNW_TRY(wnw__compiler_try_heads(w));
+    WNW_TRY(wnw__compiler_do(w, WNW_TASK_HEADS));
     WNW_TRY(wnw__compiler_learn_heads(w));
-    WNW_TRY(wnw__compiler_check_halves(w));
-    if (wnw__compiler_has_weights(w)) {
-        WNW_TRY(wnw__compiler_hold_heads(w));
-        wnw__compiler_check_heads(w);
-    }
-    WNW_TRY(wnw__compiler_try_thresholds(w));
+    WNW_TRY(wnw__compiler_check_heads(w));
+    WNW_TRY(wnw__compiler_do(w, WNW_TASK_TAUS));
     WNW_TRY(wnw__compiler_learn_thresholds(w));
-    WNW_TRY(wnw__compiler_hold_thresholds(w));
-    WNW_TRY(wnw__compiler_hold_constant(w));
-    wnw__compiler_check_thresholds(w);
+    WNW_TRY(wnw__compiler_check_thresholds(w));
     return wnw__compiler_write(w);
 }
 
@@ -265,33 +220,27 @@ static int compile(struct wnw__compiling *w)
 {
     const struct effort *e = &efforts[w->c->params.effort];
     int32_t lengths[4], n_lengths;
-    resolve(w, e);
+    WNW_TRY(resolve(w, e));
+    WNW_TRY(set_fixed(w));
     WNW_TRY(check(w));
     WNW_TRY(find_layers(w));
     WNW_TRY(find_lengths(w, e, lengths, &n_lengths));
-    WNW_TRY(set_resolved(w, lengths, n_lengths));
+    WNW_TRY(wnw__calibrate_set(w->c, "length", wnw__json_i32s(lengths, n_lengths)));
     WNW_TRY(allocate(w));
     WNW_TRY(wnw__compiler_lay_out(w, lengths, n_lengths));
     WNW_TRY(wnw__calibrate_begin(w->c, wnw__compiler_cost(w)));
-    WNW_TRY(wnw__compiler_features(w));
+    WNW_TRY(wnw__compiler_do(w, WNW_TASK_PROMPT));
     WNW_TRY(wnw__compiler_bins(w));
-    for (int32_t i = 0; i < w->c->params.n_budgets; i++) {
-        w->budget = w->c->params.budgets[i];
-        WNW_TRY(compile_budget(w));
-    }
+    for (int32_t i = 0; i < w->c->params.n_budgets; i++)
+        WNW_TRY(compile_budget(w, w->c->params.budgets[i]));
     return WNW_OK;
 }
 
 static void release(struct wnw__compiling *w)
 {
-    for (int32_t i = 0; w->items && i < wnw__compiler_n_items(w); i++) {
-        free(w->items[i].head_nll);
-        free(w->items[i].tau_nll);
-        free(w->items[i].above);
-        free(w->items[i].head_held);
-        free(w->items[i].tau_held);
-        free(w->items[i].constant_held);
-    }
+    for (int32_t i = 0; w->items && i < wnw__compiler_n_items(w); i++)
+        for (int task = 0; task < WNW_N_TASK; task++)
+            free(w->items[i].noted[task]);
     wnw__bandit_free(&w->head_log);
     wnw__bandit_free(&w->half_log[0]);
     wnw__bandit_free(&w->half_log[1]);
@@ -300,6 +249,10 @@ static void release(struct wnw__compiling *w)
     wnw_free(w->tokens);
     free(w->items);
     free(w->il);
+    free(w->action);
+    free(w->try_weight);
+    free(w->try_tau);
+    free(w->count);
     free(w->weight);
     free(w->tau);
     free(w->tau_from);

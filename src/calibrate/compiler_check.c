@@ -8,6 +8,35 @@
 /* The least agreement of two halves that counts as a signal. */
 static const double least_split = 0.3;
 
+/* ---- Held-out prompts ---- */
+
+/* Sums what a task noted at `at` over the held-out prompts, each divided by n. */
+static double held_sum(const struct wnw__compiling *w, enum wnw__compiler_task task, int32_t at, double n)
+{
+    double sum = 0;
+    for (int32_t i = w->o.items; i < wnw__compiler_n_items(w); i++)
+        sum += w->items[i].noted[task][at] / n;
+    return sum;
+}
+
+/* What the second cost is below the first: mean over the held-out prompts, and its error, infinite for one prompt. */
+static struct wnw__compiler_gain gain_of(const struct wnw__compiling *w, enum wnw__compiler_task task_a,
+                                         int32_t a, enum wnw__compiler_task task_b, int32_t b)
+{
+    const struct wnw__compiler_item *held = w->items + w->o.items;
+    const int32_t n = w->o.held_out;
+    double mean = 0, square = 0;
+    for (int32_t i = 0; i < n; i++)
+        mean += (held[i].noted[task_a][a] - held[i].noted[task_b][b]) / n;
+    for (int32_t i = 0; i < n; i++) {
+        const double gain = held[i].noted[task_a][a] - held[i].noted[task_b][b];
+        square += (gain - mean) * (gain - mean);
+    }
+    return (struct wnw__compiler_gain){mean, n > 1 ? sqrt(square / (n - 1) / n) : INFINITY};
+}
+
+/* ---- Head weights ---- */
+
 bool wnw__compiler_has_weights(const struct wnw__compiling *w)
 {
     bool any = false;
@@ -18,95 +47,99 @@ bool wnw__compiler_has_weights(const struct wnw__compiling *w)
 
 static void set_ones(struct wnw__compiling *w)
 {
-    for (int32_t i = 0; w->o.accept == WNW_ACCEPT_CHECKED && i < w->c->info.n_layer * w->c->info.n_head_kv;
-         i++)
+    const int32_t n = w->c->info.n_layer * w->c->info.n_head_kv;
+    for (int32_t i = 0; w->o.accept == WNW_ACCEPT_CHECKED && i < n; i++)
         w->weight[i] = 1;
 }
 
-/* ---- Halves ---- */
-
-int wnw__compiler_check_halves(struct wnw__compiling *w)
+static int compare_halves(struct wnw__compiling *w)
 {
     const int32_t n = w->head_log.n_cell;
     double *slope = malloc(2 * (size_t)n * sizeof *slope);
     if (!slope)
         return wnw__fail(WNW_E_NOMEM, "no memory for the slopes of %d heads", (int)n);
-    for (int32_t half = 0; half < 2; half++)
-        for (int32_t i = 0; i < n; i++)
-            slope[half * n + i] = wnw__bandit_slope(&w->half_log[half], i);
+    for (int32_t i = 0; i < 2 * n; i++)
+        slope[i] = wnw__bandit_slope(&w->half_log[i / n], i % n);
     const int rc = wnw__rank_correlation(&w->checks.split, slope, slope + n, n);
     free(slope);
-    w->checks.no_signal = w->checks.split < least_split;
-    if (rc == WNW_OK && w->checks.no_signal)
-        set_ones(w);
     return rc;
 }
 
-/* ---- Held-out prompts ---- */
-
-/* What one prompt gains: the loss that a comparison takes off, in nats per token. */
-typedef double (*gain_fn)(const struct wnw__compiler_item *item);
-
-static double learned_gain(const struct wnw__compiler_item *item)
-{
-    return item->head_held[WNW_HELD_ONES] - item->head_held[WNW_HELD_LEARNED];
-}
-
-static double gain_over_one(const struct wnw__compiler_item *item)
-{
-    return item->tau_held[WNW_HELD_TAU_ONE] - item->tau_held[WNW_HELD_TAU_LEARNED];
-}
-
-static double gain_over_constant(const struct wnw__compiler_item *item)
-{
-    return item->constant_held[WNW_HELD_CONSTANT_NLL] - item->tau_held[WNW_HELD_TAU_LEARNED];
-}
-
-static double gain_over_none(const struct wnw__compiler_item *item)
-{
-    return item->tau_held[WNW_HELD_TAU_NONE] - item->tau_held[WNW_HELD_TAU_LEARNED];
-}
-
-/* Mean over the held-out prompts and its standard error, infinite for one prompt. */
-static double mean_of(const struct wnw__compiling *w, gain_fn gain, double *error)
-{
-    const struct wnw__compiler_item *held = w->items + w->o.items;
-    const int32_t n = w->o.held_out;
-    double mean = 0, square = 0;
-    for (int32_t i = 0; i < n; i++)
-        mean += gain(&held[i]) / n;
-    for (int32_t i = 0; i < n; i++)
-        square += (gain(&held[i]) - mean) * (gain(&held[i]) - mean);
-    *error = n > 1 ? sqrt(square / (n - 1) / n) : INFINITY;
-    return mean;
-}
-
-void wnw__compiler_check_heads(struct wnw__compiling *w)
+int wnw__compiler_check_heads(struct wnw__compiling *w)
 {
     struct wnw__compiler_checks *k = &w->checks;
+    WNW_TRY(compare_halves(w));
+    k->no_signal = k->split < least_split;
+    if (k->no_signal)
+        set_ones(w);
+    if (!wnw__compiler_has_weights(w))
+        return WNW_OK;
+    WNW_TRY(wnw__compiler_do(w, WNW_TASK_HELD_HEADS));
     k->compared = true;
-    k->gain = mean_of(w, learned_gain, &k->gain_error);
-    k->rejected = k->gain < k->gain_error;
+    k->heads = gain_of(w, WNW_TASK_HELD_HEADS, 0, WNW_TASK_HELD_HEADS, 1);
+    k->rejected = k->heads.mean < k->heads.error;
     if (k->rejected)
         set_ones(w);
+    return WNW_OK;
 }
 
-void wnw__compiler_check_thresholds(struct wnw__compiling *w)
+/* ---- One threshold that keeps as much on average ---- */
+
+/* The mean of the learned thresholds in the cells that the held-out prompts fall into. */
+static double mean_learned(const struct wnw__compiling *w)
+{
+    double sum = 0;
+    for (int32_t k = w->o.items; k < wnw__compiler_n_items(w); k++)
+        for (int32_t i = 0; i < w->n_il; i++)
+            sum += w->tau[wnw__risk_cell(&w->grid, i, w->items[k].entropy_bin, w->items[k].ppl_bin)];
+    return sum / ((double)w->o.held_out * w->n_il);
+}
+
+static double held_mean(const struct wnw__compiling *w, int32_t at)
+{
+    return held_sum(w, WNW_TASK_HELD_TAUS, at, 1) / w->o.held_out;
+}
+
+/* Where the falling line of mean sizes over the steps passes through `kept`, straight between steps. */
+static double constant_for(const struct wnw__compiling *w, double kept)
+{
+    double before = held_mean(w, WNW_HELD_CURVE);
+    for (int32_t i = 1; i < WNW_COMPILER_STEPS; i++) {
+        const double here = held_mean(w, WNW_HELD_CURVE + i);
+        if (here <= kept) {
+            const double low = wnw__compiler_step(i - 1), high = wnw__compiler_step(i);
+            const double share = before > here ? (before - kept) / (before - here) : 0;
+            return low + (high - low) * fmin(fmax(share, 0), 1);
+        }
+        before = here;
+    }
+    return wnw__compiler_step(WNW_COMPILER_STEPS - 1);
+}
+
+/* ---- Thresholds ---- */
+
+int wnw__compiler_check_thresholds(struct wnw__compiling *w)
 {
     struct wnw__compiler_checks *k = &w->checks;
-    const struct wnw__compiler_item *held = w->items + w->o.items;
-    k->tau_gain_one = mean_of(w, gain_over_one, &k->tau_error_one);
-    k->tau_gain_none = mean_of(w, gain_over_none, &k->tau_error_none);
-    k->tau_gain_constant = mean_of(w, gain_over_constant, &k->tau_error_constant);
-    k->tau_rejected = k->tau_gain_constant < k->tau_error_constant;
-    k->kept_learned = k->kept_one = k->kept_constant = k->bound_layers = k->bound_prompts = 0;
-    for (int32_t i = 0; i < w->o.held_out; i++) {
-        k->kept_learned += held[i].tau_held[WNW_HELD_TAU_KEPT + WNW_HELD_TAU_LEARNED] / w->o.held_out;
-        k->kept_one += held[i].tau_held[WNW_HELD_TAU_KEPT + WNW_HELD_TAU_ONE] / w->o.held_out;
-        k->kept_constant += held[i].constant_held[WNW_HELD_CONSTANT_KEPT] / w->o.held_out;
-        k->bound_layers += held[i].tau_held[WNW_HELD_TAU_BOUND] / w->o.held_out;
-        k->bound_prompts += (double)(held[i].tau_held[WNW_HELD_TAU_BOUND] > 0) / w->o.held_out;
-    }
+    const enum wnw__compiler_task held = WNW_TASK_HELD_TAUS, one = WNW_TASK_HELD_CONSTANT;
+    const int32_t n = w->o.held_out;
+    WNW_TRY(wnw__compiler_do(w, held));
+    /* With gate=pooled every threshold keeps as much. */
+    k->constant = w->o.gate == WNW_COMPILER_POOLED
+                      ? mean_learned(w)
+                      : constant_for(w, held_mean(w, WNW_HELD_KEPT + WNW_HELD_LEARNED));
+    WNW_TRY(wnw__compiler_do(w, one));
+    k->over_one = gain_of(w, held, WNW_HELD_ONE, held, WNW_HELD_LEARNED);
+    k->over_none = gain_of(w, held, WNW_HELD_NONE, held, WNW_HELD_LEARNED);
+    k->over_constant = gain_of(w, one, 0, held, WNW_HELD_LEARNED);
+    k->tau_rejected = k->over_constant.mean < k->over_constant.error;
+    k->kept_learned = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_LEARNED, n);
+    k->kept_one = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_ONE, n);
+    k->kept_constant = held_sum(w, one, 1, n);
+    k->bound_layers = held_sum(w, held, WNW_HELD_BOUND, n);
+    for (int32_t i = w->o.items; i < wnw__compiler_n_items(w); i++)
+        k->bound_prompts += (double)(w->items[i].noted[held][WNW_HELD_BOUND] > 0) / n;
+    return WNW_OK;
 }
 
 bool wnw__compiler_is_constant(const struct wnw__compiling *w)

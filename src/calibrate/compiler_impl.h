@@ -4,11 +4,9 @@
  *
  *     compiler.c:        options, what the effort makes of them, the order of the work
  *     compiler_text.c:   which parts of the texts are prompts
- *     compiler_unit.c:   units of work on one prompt, and their costs
- *     compiler_trials.c: reading prompts, trying actions
+ *     compiler_trials.c: tasks of one prompt: reading it, trying actions, comparing tables on held-out prompts
  *     compiler_learn.c:  tables from the rewards
- *     compiler_hold.c:   comparing tables on held-out prompts
- *     compiler_check.c:  what that says
+ *     compiler_check.c:  what the held-out prompts say of the tables
  *     compiler_result.c: profile and report
  */
 #ifndef WNW_CALIBRATE_COMPILER_IMPL_H
@@ -35,52 +33,58 @@ struct wnw__compiler_actions {
     double value[WNW_CQL_ACTIONS]; /* [n] ascending */
 };
 
+/* What is done with one prompt. Each is a unit of work, and ends with the numbers that are listed. The first is done with
+ * every prompt, those from WNW_TASK_HELD_HEADS on with held-out ones, the others with the prompts that are tried. */
+enum wnw__compiler_task {
+    WNW_TASK_PROMPT, /* entropy, perplexity, and the cost with the full cache */
+    WNW_TASK_HEADS,  /* the cost of each trial of head weights */
+    WNW_TASK_TAUS, /* the cost of each trial of thresholds; then [trial][layer] entries above its threshold */
+    WNW_TASK_HELD_HEADS,    /* the cost with head weights of 1, and with the learned ones */
+    WNW_TASK_HELD_TAUS,     /* a wnw__compiler_held */
+    WNW_TASK_HELD_CONSTANT, /* the cost with the one threshold, and the entries per head that it keeps */
+    WNW_N_TASK
+};
+/* Thresholds: the cost with the learned ones; with all 1; with no threshold and as many entries as the learned ones keep in
+ * this prompt. Then the entries per head that each of these keeps; the share of layers where the learned ones keep fewer
+ * than the budget has room for; the entries per head that each wnw__compiler_step keeps as the one threshold of all. */
+enum wnw__compiler_held {
+    WNW_HELD_LEARNED,
+    WNW_HELD_ONE,
+    WNW_HELD_NONE,
+    WNW_HELD_KEPT,
+    WNW_HELD_BOUND = 2 * WNW_HELD_KEPT,
+    WNW_HELD_CURVE,
+    WNW_COMPILER_STEPS = 241
+};
+
 /* A prompt and what is known of it. */
 struct wnw__compiler_item {
     int32_t text;            /* its number among the texts */
     int32_t first, n_prompt; /* first token among those of all texts; tokens of the prompt, BOS included */
-    double entropy, ppl, nll_full;
     int32_t entropy_bin, ppl_bin;
-    bool kept;             /* tried: chosen among the prompts of its bins */
-    double *head_nll;      /* [head_trials] of the current budget; NULL = not tried */
-    double *tau_nll;       /* [tau_trials] */
-    int32_t *above;        /* [tau_trials][n_il] entries above the thresholds */
-    double *head_held;     /* [WNW_HELD_HEADS] of a held-out prompt; NULL = not compared */
-    double *tau_held;      /* [WNW_HELD_TAU] */
-    double *constant_held; /* [WNW_HELD_CONSTANT] */
+    bool kept;                 /* tried: chosen among the prompts of its bins */
+    double *noted[WNW_N_TASK]; /* what each task ended with, for the current budget; NULL = not done */
 };
 
-/* What is compared on held-out prompts: head weights that are all 1, and the learned ones. */
-enum { WNW_HELD_ONES, WNW_HELD_LEARNED, WNW_HELD_HEADS };
-/* Thresholds: learned; all 1; no threshold and as many entries as the learned ones keep in this prompt. Numbers from
- * KEPT on: the entries per head that the three keep; the share of layers where the learned ones change the count; the
- * entries per head that each of wnw__compiler_step keeps as the one threshold of all layers. */
-enum { WNW_HELD_TAU_LEARNED, WNW_HELD_TAU_ONE, WNW_HELD_TAU_NONE, WNW_HELD_TAU_KEPT };
-enum {
-    WNW_COMPILER_STEPS = 241,
-    WNW_HELD_TAU_BOUND = 2 * WNW_HELD_TAU_KEPT,
-    WNW_HELD_TAU_CURVE,
-    WNW_HELD_TAU = WNW_HELD_TAU_CURVE + WNW_COMPILER_STEPS
+/* What a comparison on held-out prompts gains, in nats per token, and its standard error. */
+struct wnw__compiler_gain {
+    double mean, error;
 };
-/* One threshold that keeps as much as the learned ones on average over the prompts: its cost, what it keeps. */
-enum { WNW_HELD_CONSTANT_NLL, WNW_HELD_CONSTANT_KEPT, WNW_HELD_CONSTANT };
-
-/* What held-out prompts and the two halves of the others say. Gains are in nats per token. */
+/* What held-out prompts and the two halves of the others say. */
 struct wnw__compiler_checks {
-    double split;  /* rank correlation of the slopes of head weights over the halves */
-    bool compared; /* head weights were compared on held-out prompts */
-    double gain, gain_error;
-    int32_t n_changed;        /* learned weights that differ from 1, before the checks */
-    bool no_signal, rejected; /* the checks made all weights 1 */
-    double tau_gain_one, tau_error_one, tau_gain_none, tau_error_none; /* over thresholds 1, over none */
-    double kept_learned, kept_one;                                     /* entries per head */
-    double constant;                                                   /* the one threshold, see above */
-    double tau_gain_constant, tau_error_constant, kept_constant;
-    /* That gain is no standard error, so that the one threshold is written, unless accept=always. */
+    double split;                    /* rank correlation of the slopes of head weights over the halves */
+    bool compared;                   /* head weights were compared on held-out prompts */
+    struct wnw__compiler_gain heads; /* of the learned weights over ones */
+    int32_t n_changed;               /* learned weights that differ from 1, before the checks */
+    bool no_signal, rejected;        /* the checks made all weights 1 */
+    /* Of the learned thresholds: over thresholds of 1, over no threshold, over `constant`. */
+    struct wnw__compiler_gain over_one, over_none, over_constant;
+    double constant; /* one threshold that keeps as much as the learned ones on average over the prompts */
+    /* over_constant is less than its error, so that the one threshold is written, unless accept=always. */
     bool tau_rejected;
+    double kept_learned, kept_one, kept_constant; /* entries per head */
     double bound_layers,
-        bound_prompts; /* shares of layers, and of prompts in any of whose layers, the learned
-                                           thresholds keep fewer entries than the budget has room for */
+        bound_prompts; /* shares where the learned thresholds keep fewer entries than there is room */
 };
 
 struct wnw__compiling {
@@ -99,8 +103,13 @@ struct wnw__compiling {
     wnw_engine *engine;
     double trial_ms; /* time that trials of this run took, and their number */
     int64_t n_trial;
+    /* What is tried: [n_il][n_head_kv] actions, [n_layer][n_head_kv] weights, [n_layer] thresholds; [n_layer] counts. */
+    uint8_t *action;
+    float *try_weight;
+    double *try_tau;
+    int32_t *count;
 
-    int32_t budget; /* the current one */
+    int32_t budget; /* the current one; 0 while prompts are read */
     struct wnw__bandit head_log, half_log[2], tau_log;
     float *weight;     /* [n_layer][n_head_kv] */
     double *tau;       /* [n_il][entropy bins][perplexity bins] */
@@ -116,55 +125,23 @@ static inline int32_t wnw__compiler_n_items(const struct wnw__compiling *w)
 /* ---- compiler_text.c ---- */
 
 /* Lays the prompts out over the texts, in proportion to their tokens: in each the items first, held-out ones after
- * them, evenly, so that none shares a token with another, and tells the settings how many each has. lengths[n_lengths] are taken in turn. E_RANGE: the texts are too short. */
+ * them, evenly, so that none shares a token with another, and tells the settings how many each has. lengths[n_lengths] are
+ * taken in turn. E_RANGE: the texts are too short. */
 int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int32_t n_lengths);
 /* The prompt of an item and what follows it; borrowed until the next call. */
 struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct wnw__compiler_item *item);
 
-/* ---- compiler_unit.c ---- */
+/* ---- compiler_trials.c ---- */
 
 /* The cost of all units, in tokens. */
 int64_t wnw__compiler_cost(const struct wnw__compiling *w);
-
-/* A unit of work on one prompt; `run` gets the prompt, read. Its name is made of what it does, the budget and the item. */
-struct wnw__compiler_unit {
-    struct wnw__compiling *w;
-    int32_t item;
-    const char *what;
-    int32_t n_trial;
-    int (*run)(const struct wnw__compiler_unit *, struct wnw__trial_prompt *, json_t **result);
-};
-/* Does the unit, and copies the n numbers at `key` of its result to *out, which it allocates; what was there is freed.
- * *result, where result is not NULL, is released with json_decref, also after a failure. */
-int wnw__compiler_do(const struct wnw__compiler_unit *unit, const char *key, int32_t n, double **out,
-                     json_t **result);
-/* Runs a trial, and says how far the unit is: `done` trials of `total` after the prompt. */
-int wnw__compiler_try(struct wnw__compiling *w, const struct wnw__trial_prompt *p, const wnw_plan *plan,
-                      int32_t done, int32_t total, double *nll);
-
-/* What a trial is made of; at first weights of 1 and thresholds of 0. */
-struct wnw__compiler_draft {
-    uint8_t *action; /* [n_il][n_head_kv] */
-    float *weight;   /* [n_layer][n_head_kv] */
-    double *tau;     /* [n_layer] */
-};
-int wnw__compiler_draft_new(struct wnw__compiler_draft *d, const struct wnw__compiling *w);
-void wnw__compiler_draft_free(struct wnw__compiler_draft *d);
-
-/* ---- compiler_trials.c ---- */
-
-/* Reads every prompt once: risk, and the likelihood of what follows. */
-int wnw__compiler_features(struct wnw__compiling *w);
+/* Does the task with all its prompts; afterwards they have `noted`. Costs are mean negative log-likelihoods, in nats. */
+int wnw__compiler_do(struct wnw__compiling *w, enum wnw__compiler_task task);
 /* Draws the actions of a trial into action[n]: each alike, the same in every run of this seed. */
-enum wnw__compiler_pass { WNW_PASS_HEADS = 1, WNW_PASS_THRESHOLDS };
-void wnw__compiler_draw(const struct wnw__compiling *w, enum wnw__compiler_pass pass, int32_t item,
+void wnw__compiler_draw(const struct wnw__compiling *w, enum wnw__compiler_task task, int32_t item,
                         int32_t trial, int32_t n, uint8_t *action);
-/* Tries head weights, or thresholds with the weights that were learned, on every kept prompt. */
-int wnw__compiler_try_heads(struct wnw__compiling *w);
-int wnw__compiler_try_thresholds(struct wnw__compiling *w);
-/* What an item pays for entries above and below what the budget leaves in a layer: [n_il] of one trial. */
-void wnw__compiler_penalty(const struct wnw__compiling *w, const struct wnw__compiler_item *item,
-                           int32_t trial, double *penalty);
+/* The thresholds that are tried for all layers at once: 1/16 to 16, each above the one before by the same factor. */
+double wnw__compiler_step(int32_t i);
 
 /* ---- compiler_learn.c ---- */
 
@@ -173,25 +150,13 @@ int wnw__compiler_bins(struct wnw__compiling *w);
 int wnw__compiler_learn_heads(struct wnw__compiling *w);
 int wnw__compiler_learn_thresholds(struct wnw__compiling *w);
 
-/* ---- compiler_hold.c ---- */
-
-/* Compares on every held-out prompt; afterwards items have head_held or tau_held. */
-int wnw__compiler_hold_heads(struct wnw__compiling *w);
-int wnw__compiler_hold_thresholds(struct wnw__compiling *w);
-/* The thresholds that are tried for all layers at once: 1/16 to 16, each above the one before by the same factor. */
-double wnw__compiler_step(int32_t i);
-/* Finds checks.constant from what every held-out prompt keeps at each step, and compares it. With gate=pooled every
- * threshold keeps as much, and it is the mean of the learned ones. */
-int wnw__compiler_hold_constant(struct wnw__compiling *w);
-
 /* ---- compiler_check.c ---- */
 
-/* Whether the halves of the items agree about head weights; else all become 1 (unless accept=always). */
-int wnw__compiler_check_halves(struct wnw__compiling *w);
-/* Whether the learned head weights are better on held-out prompts; else all become 1. */
-void wnw__compiler_check_heads(struct wnw__compiling *w);
-/* Sums up what held-out prompts say of the thresholds, and whether these are better than one for all prompts. */
-void wnw__compiler_check_thresholds(struct wnw__compiling *w);
+/* Whether the halves of the items agree about head weights, and then whether the learned ones are better on held-out
+ * prompts; else all become 1 (unless accept=always). */
+int wnw__compiler_check_heads(struct wnw__compiling *w);
+/* Compares the learned thresholds on held-out prompts, finds the one threshold, and sums up. */
+int wnw__compiler_check_thresholds(struct wnw__compiling *w);
 /* Whether the profile has the one threshold in every cell in place of the learned ones. */
 bool wnw__compiler_is_constant(const struct wnw__compiling *w);
 /* Whether any head weight differs from 1. */

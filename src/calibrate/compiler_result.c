@@ -21,67 +21,46 @@ static json_t *weights(const struct wnw__compiling *w)
     return v;
 }
 
-/* Thresholds of one layer of the model [entropy bins][perplexity bins]; 1 where the layer takes no part. They are the learned
- * ones, or the one threshold for all prompts. */
-static json_t *some_thresholds(const struct wnw__compiling *w, int32_t il, bool learned)
+/* What a table says of cell k of a layer: i is its number among those that take part, -1 where it does not. */
+typedef json_t *(*cell_fn)(const struct wnw__compiling *w, int32_t i, int32_t k);
+
+static json_t *learned_of(const struct wnw__compiling *w, int32_t i, int32_t k)
 {
-    const int32_t n = w->grid.n_entropy * w->grid.n_ppl;
-    float *row = malloc((size_t)n * sizeof *row);
-    for (int32_t i = 0; row && i < n; i++)
-        row[i] = 1;
-    for (int32_t i = 0; row && i < w->n_il; i++)
-        for (int32_t k = 0; w->il[i] == il && k < n; k++)
-            row[k] = (float)(learned ? w->tau[i * n + k] : w->checks.constant);
-    json_t *v = row ? wnw__json_f32_rows(row, w->grid.n_entropy, w->grid.n_ppl) : NULL;
-    free(row);
-    return v;
+    return wnw__json_f32(i < 0 ? 1 : (float)w->tau[wnw__risk_cell(&w->grid, i, 0, k)]);
 }
 
-/* Those that methods read. */
-static json_t *thresholds_of(const struct wnw__compiling *w, int32_t il)
+static json_t *constant_of(const struct wnw__compiling *w, int32_t i, int32_t k)
 {
-    return some_thresholds(w, il, !wnw__compiler_is_constant(w));
+    (void)k;
+    return wnw__json_f32(i < 0 ? 1 : (float)w->checks.constant);
 }
 
-static json_t *learned_of(const struct wnw__compiling *w, int32_t il)
+/* Whose prompts chose the learned threshold. */
+static json_t *source_of(const struct wnw__compiling *w, int32_t i, int32_t k)
 {
-    return some_thresholds(w, il, true);
+    return json_string(i < 0 ? "none" : wnw__risk_from[w->tau_from[wnw__risk_cell(&w->grid, i, 0, k)]]);
 }
 
-/* An array of what `of` says of each layer of the model; NULL without memory. */
-static json_t *by_layer(const struct wnw__compiling *w,
-                        json_t *(*of)(const struct wnw__compiling *w, int32_t il))
+/* [n_layer of the model][entropy bins][perplexity bins] of what `of` says; NULL without memory. */
+static json_t *table(const struct wnw__compiling *w, cell_fn of)
 {
-    json_t *v = json_array();
-    for (int32_t il = 0; v && il < w->c->info.n_layer; il++)
-        if (json_array_append_new(v, of(w, il)) != 0) {
-            json_decref(v);
-            v = NULL;
+    json_t *layers = json_array();
+    bool good = layers;
+    for (int32_t il = 0, i = 0; good && il < w->c->info.n_layer; il++) {
+        const bool part = i < w->n_il && w->il[i] == il;
+        json_t *rows = json_array();
+        for (int32_t e = 0; good && e < w->grid.n_entropy; e++) {
+            json_t *row = json_array();
+            for (int32_t p = 0; good && p < w->grid.n_ppl; p++)
+                good = json_array_append_new(row, of(w, part ? i : -1, e * w->grid.n_ppl + p)) == 0;
+            good = json_array_append_new(rows, row) == 0 && good;
         }
-    return v;
-}
-
-/* Whose prompts chose the learned thresholds of one layer of the model; "none" where it takes no part. NULL without memory. */
-static json_t *sources_of(const struct wnw__compiling *w, int32_t il)
-{
-    const struct wnw__risk_grid *g = &w->grid;
-    json_t *rows = json_array();
-    bool good = rows;
-    int32_t at = -1;
-    for (int32_t i = 0; i < w->n_il; i++)
-        at = w->il[i] == il ? i : at;
-    for (int32_t e = 0; e < g->n_entropy; e++) {
-        json_t *row = json_array();
-        for (int32_t p = 0; row && p < g->n_ppl; p++)
-            json_array_append_new(
-                row, json_string(at < 0 ? "none" : wnw__risk_from[w->tau_from[wnw__risk_cell(g, at, e, p)]]));
-        if (!row || json_array_size(row) < (size_t)g->n_ppl || json_array_append(rows, row) != 0)
-            good = false;
-        json_decref(row);
+        good = json_array_append_new(layers, rows) == 0 && good;
+        i += part;
     }
     if (good)
-        return rows;
-    json_decref(rows);
+        return layers;
+    json_decref(layers);
     return NULL;
 }
 
@@ -99,7 +78,7 @@ static int64_t count(const struct wnw__bandit *b, int32_t c)
 {
     int64_t n = 0;
     for (int32_t a = 0; a < b->n_action; a++)
-        n += b->n[(int64_t)c * b->n_action + a];
+        n += b->of[(int64_t)c * b->n_action + a].n;
     return n;
 }
 
@@ -107,12 +86,13 @@ static int64_t count(const struct wnw__bandit *b, int32_t c)
 static json_t *counts(const struct wnw__bandit *b)
 {
     json_t *v = json_array();
-    for (int32_t c = 0; v && c < b->n_cell; c++)
-        if (json_array_append_new(v, json_integer(count(b, c))) != 0) {
-            json_decref(v);
-            v = NULL;
-        }
-    return v;
+    bool good = v;
+    for (int32_t c = 0; good && c < b->n_cell; c++)
+        good = json_array_append_new(v, json_integer(count(b, c))) == 0;
+    if (good)
+        return v;
+    json_decref(v);
+    return NULL;
 }
 
 /* Share of a log's cells that have a reward; the others got their values from their neighbours. */
@@ -130,7 +110,7 @@ static double mean_nll(const struct wnw__compiling *w)
 {
     double sum = 0;
     for (int32_t i = 0; i < w->o.items; i++)
-        sum += w->items[i].nll_full / w->o.items;
+        sum += w->items[i].noted[WNW_TASK_PROMPT][2] / w->o.items;
     return sum;
 }
 
@@ -158,24 +138,31 @@ static json_t *number(double x)
 static json_t *checks(const struct wnw__compiling *w)
 {
     const struct wnw__compiler_checks *k = &w->checks;
+    const struct {
+        const char *name;
+        double value;
+    } rows[] = {
+        {"weight_visited", visited(&w->head_log)},
+        {"tau_visited", visited(&w->tau_log)},
+        {k->compared ? "head_gain" : NULL, k->heads.mean},
+        {k->compared ? "head_gain_error" : NULL, k->heads.error},
+        {"tau_gain_over_one", k->over_one.mean},
+        {"tau_gain_over_one_error", k->over_one.error},
+        {"tau_gain_over_none", k->over_none.mean},
+        {"tau_gain_over_none_error", k->over_none.error},
+        {"tau_gain_over_constant", k->over_constant.mean},
+        {"tau_gain_over_constant_error", k->over_constant.error},
+        {"kept_at_constant", k->kept_constant},
+        {"bound_layers", k->bound_layers},
+        {"bound_prompts", k->bound_prompts},
+        {"kept", k->kept_learned},
+        {"kept_at_one", k->kept_one},
+    };
     json_t *v = json_pack("{s:o, s:i, s:b, s:b}", "split_half", number(k->split), "changed",
                           (int)k->n_changed, "no_signal", (int)k->no_signal, "rejected", (int)k->rejected);
-    bool good = v && json_object_set_new(v, "weight_visited", number(visited(&w->head_log))) == 0 &&
-                json_object_set_new(v, "tau_visited", number(visited(&w->tau_log))) == 0;
-    if (good && k->compared)
-        good = json_object_set_new(v, "head_gain", number(k->gain)) == 0 &&
-               json_object_set_new(v, "head_gain_error", number(k->gain_error)) == 0;
-    good = good && json_object_set_new(v, "tau_gain_over_one", number(k->tau_gain_one)) == 0 &&
-           json_object_set_new(v, "tau_gain_over_one_error", number(k->tau_error_one)) == 0 &&
-           json_object_set_new(v, "tau_gain_over_none", number(k->tau_gain_none)) == 0 &&
-           json_object_set_new(v, "tau_gain_over_none_error", number(k->tau_error_none)) == 0 &&
-           json_object_set_new(v, "tau_gain_over_constant", number(k->tau_gain_constant)) == 0 &&
-           json_object_set_new(v, "tau_gain_over_constant_error", number(k->tau_error_constant)) == 0 &&
-           json_object_set_new(v, "kept_at_constant", number(k->kept_constant)) == 0 &&
-           json_object_set_new(v, "bound_layers", number(k->bound_layers)) == 0 &&
-           json_object_set_new(v, "bound_prompts", number(k->bound_prompts)) == 0 &&
-           json_object_set_new(v, "kept", number(k->kept_learned)) == 0 &&
-           json_object_set_new(v, "kept_at_one", number(k->kept_one)) == 0;
+    bool good = v;
+    for (size_t i = 0; good && i < sizeof rows / sizeof *rows; i++)
+        good = !rows[i].name || json_object_set_new(v, rows[i].name, number(rows[i].value)) == 0;
     if (good)
         return v;
     json_decref(v);
@@ -184,13 +171,15 @@ static json_t *checks(const struct wnw__compiling *w)
 
 static json_t *results(const struct wnw__compiling *w)
 {
+    const bool constant = wnw__compiler_is_constant(w);
     return json_pack("{s:o, s:o, s:i, s:o, s:o, s:o*, s:o, s:f, s:o, s:o, s:o}", "entropy_edges",
                      wnw__json_f64s(w->entropy_edge, w->grid.n_entropy - 1), "ppl_edges",
                      wnw__json_f64s(w->ppl_edge, w->grid.n_ppl - 1), "default_ppl_bin",
-                     (int)w->default_ppl_bin, "weight", weights(w), "tau", by_layer(w, thresholds_of),
-                     "tau_learned", wnw__compiler_is_constant(w) ? by_layer(w, learned_of) : NULL, "tau_from",
-                     by_layer(w, sources_of), "tau_constant", w->checks.constant, "weight_count",
-                     counts(&w->head_log), "tau_count", counts(&w->tau_log), "checks", checks(w));
+                     (int)w->default_ppl_bin, "weight", weights(w), "tau",
+                     table(w, constant ? constant_of : learned_of), "tau_learned",
+                     constant ? table(w, learned_of) : NULL, "tau_from", table(w, source_of), "tau_constant",
+                     w->checks.constant, "weight_count", counts(&w->head_log), "tau_count",
+                     counts(&w->tau_log), "checks", checks(w));
 }
 
 /* ---- Report ---- */
@@ -205,7 +194,7 @@ static void report_heads(const struct wnw__compiling *w, struct wnw__calibrate_t
     if (k->compared)
         wnw__calibrate_print(out,
                              "held-out prompts: learned weights gain %.4f +- %.4f nats per token over ones\n",
-                             k->gain, k->gain_error);
+                             k->heads.mean, k->heads.error);
     if (k->no_signal || k->rejected)
         wnw__calibrate_print(out, "%s: %s\n", k->no_signal ? "no signal" : "no gain on held-out prompts",
                              w->o.accept == WNW_ACCEPT_CHECKED
@@ -221,9 +210,8 @@ static void report_bins(const struct wnw__compiling *w, struct wnw__calibrate_te
     wnw__calibrate_print(out, "mean threshold by bin of %s:", ppl ? "perplexity" : "entropy");
     for (int32_t b = 0; b < n; b++) {
         double sum = 0;
-        for (int32_t il = 0; il < g->n_layer; il++)
-            for (int32_t o = 0; o < n_other; o++)
-                sum += w->tau[wnw__risk_cell(g, il, ppl ? o : b, ppl ? b : o)];
+        for (int32_t c = 0; c < w->tau_log.n_cell; c++)
+            sum += (ppl ? c : c / g->n_ppl) % n == b ? w->tau[c] : 0;
         wnw__calibrate_print(out, " %.2f", sum / ((double)g->n_layer * n_other));
     }
     wnw__calibrate_print(out, "\n");
@@ -249,8 +237,8 @@ static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibr
         "the check of risk: %.4f +- %.4f over one threshold for all prompts, %.3f, which keeps %.1f on "
         "average; %.4f +- %.4f over no threshold at as many entries on each prompt\n"
         "the thresholds bind in %.0f %% of the layers, and in some layer of %.0f %% of the prompts\n",
-        k->kept_learned, k->tau_gain_one, k->tau_error_one, k->kept_one, k->tau_gain_constant,
-        k->tau_error_constant, k->constant, k->kept_constant, k->tau_gain_none, k->tau_error_none,
+        k->kept_learned, k->over_one.mean, k->over_one.error, k->kept_one, k->over_constant.mean,
+        k->over_constant.error, k->constant, k->kept_constant, k->over_none.mean, k->over_none.error,
         100 * k->bound_layers, 100 * k->bound_prompts);
     if (k->tau_rejected)
         wnw__calibrate_print(out, "no gain over one threshold: %s\n",

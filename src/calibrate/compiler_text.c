@@ -76,50 +76,48 @@ static void place(struct wnw__compiling *w, struct part *parts)
 }
 
 /* Tells the profile how many prompts came from each text. */
-static int set_counts(struct wnw__compiling *w, const struct part *parts, int32_t n_part)
+static int set_counts(struct wnw__compiling *w, const char *key, const struct part *parts, bool held_out)
 {
-    json_t *items = json_array(), *held_out = json_array();
-    for (int32_t k = 0; items && held_out && k < n_part; k++) {
-        json_array_append_new(items, json_integer(parts[k].n_item));
-        json_array_append_new(held_out, json_integer(parts[k].n_held_out));
-    }
-    const int rc = wnw__calibrate_set(w->c, "items_of_texts", items);
-    if (rc != WNW_OK) {
-        json_decref(held_out);
-        return rc;
-    }
-    return wnw__calibrate_set(w->c, "held_out_of_texts", held_out);
+    json_t *v = json_array();
+    for (int32_t k = 0; v && k < w->c->params.n_texts; k++)
+        json_array_append_new(v, json_integer(held_out ? parts[k].n_held_out : parts[k].n_item));
+    return wnw__calibrate_set(w->c, key, v);
 }
 
-int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int32_t n_lengths)
+/* Reads the texts and chooses the prompts; end[n_texts] and parts[n_texts] are scratch. */
+static int lay_out(struct wnw__compiling *w, int32_t most, int32_t *end, struct part *parts)
 {
-    const int32_t n = wnw__compiler_n_items(w), n_part = w->c->params.n_texts;
-    int32_t most = 0, *end = calloc((size_t)n_part, sizeof *end);
-    struct part *parts = calloc((size_t)n_part, sizeof *parts);
-    int rc = end && parts ? find_bos(w) : wnw__fail(WNW_E_NOMEM, "no memory for %d texts", (int)n_part);
-    for (int32_t i = 0; i < n; i++) {
-        w->items[i].n_prompt = lengths[i % n_lengths];
-        most = lengths[i % n_lengths] > most ? lengths[i % n_lengths] : most;
-    }
-    if (rc == WNW_OK)
-        rc = wnw__calibrate_tokens_of_texts(w->c, MOST_TOKENS, &w->tokens, end);
-    for (int32_t k = 0; rc == WNW_OK && k < n_part; k++) {
+    const int32_t n_part = w->c->params.n_texts;
+    WNW_TRY(find_bos(w));
+    WNW_TRY(wnw__calibrate_tokens_of_texts(w->c, MOST_TOKENS, &w->tokens, end));
+    for (int32_t k = 0; k < n_part; k++) {
         parts[k].first = k > 0 ? end[k - 1] : 0;
         parts[k].n = end[k] - parts[k].first;
         w->n_tokens = end[k];
     }
-    if (rc == WNW_OK)
-        rc = choose_texts(w, parts, n_part, most);
-    if (rc == WNW_OK) {
-        place(w, parts);
-        rc = set_counts(w, parts, n_part);
+    WNW_TRY(choose_texts(w, parts, n_part, most));
+    place(w, parts);
+    WNW_TRY(set_counts(w, "items_of_texts", parts, false));
+    return set_counts(w, "held_out_of_texts", parts, true);
+}
+
+int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int32_t n_lengths)
+{
+    const size_t n_part = (size_t)w->c->params.n_texts;
+    int32_t most = 0;
+    for (int32_t i = 0; i < wnw__compiler_n_items(w); i++) {
+        w->items[i].n_prompt = lengths[i % n_lengths];
+        most = lengths[i % n_lengths] > most ? lengths[i % n_lengths] : most;
     }
+    int32_t *end = calloc(n_part, sizeof *end);
+    struct part *parts = calloc(n_part, sizeof *parts);
+    w->prompt = malloc((size_t)(most + w->o.next) * sizeof *w->prompt);
+    const int rc = end && parts && w->prompt
+                       ? lay_out(w, most, end, parts)
+                       : wnw__fail(WNW_E_NOMEM, "no memory for prompts of %d tokens", (int)most);
     free(parts);
     free(end);
-    if (rc != WNW_OK)
-        return rc;
-    w->prompt = malloc((size_t)(most + w->o.next) * sizeof *w->prompt);
-    return w->prompt ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a prompt of %d tokens", (int)most);
+    return rc;
 }
 
 struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct wnw__compiler_item *item)

@@ -1,172 +1,313 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/json.h"
 #include "base/random.h"
+#include "base/system.h"
 #include "calibrate/compiler_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* ---- Features ---- */
+/* A task on one prompt; out[] is what it notes. */
+struct unit {
+    struct wnw__compiling *w;
+    enum wnw__compiler_task task;
+    int32_t item;
+    int32_t n_trial; /* of the task */
+    struct wnw__trial_prompt p;
+    double *out;
+};
 
-static int run_features(const struct wnw__compiler_unit *unit, struct wnw__trial_prompt *p, json_t **result)
+/* ---- One trial ---- */
+
+/* Sets the cost of what the plan keeps (NULL: everything), and says how far the unit is after its trial k. */
+static int follow(struct unit *u, const wnw_plan *plan, int32_t k, double *cost)
 {
-    double out[3] = {p->entropy, p->ppl};
-    WNW_TRY(wnw__compiler_try(unit->w, p, NULL, 0, 1, &out[2]));
-    *result = json_pack("{s:o}", "risk", wnw__json_f64s(out, 3));
-    return WNW_OK;
-}
-
-int wnw__compiler_features(struct wnw__compiling *w)
-{
-    double *risk = NULL;
-    int rc = WNW_OK;
-    w->budget = 0;
-    for (int32_t i = 0; rc == WNW_OK && i < wnw__compiler_n_items(w); i++) {
-        const struct wnw__compiler_unit unit = {w, i, "prompt", 1, run_features};
-        rc = wnw__compiler_do(&unit, "risk", 3, &risk, NULL);
-        if (rc == WNW_OK) {
-            w->items[i].entropy = risk[0];
-            w->items[i].ppl = risk[1];
-            w->items[i].nll_full = risk[2];
-        }
-    }
-    free(risk);
+    struct wnw__compiling *w = u->w;
+    char what[96];
+    const double start = wnw__now_ms(), read = u->p.text.n_prompt, next = u->p.text.n_next;
+    const char *unit = w->c->what;
+    WNW_TRY(wnw__trial_run(cost, &u->p, plan));
+    if (!isfinite(*cost))
+        return wnw__fail(WNW_E_NOT_FINITE, "the likelihood of a continuation is no number");
+    w->trial_ms += wnw__now_ms() - start;
+    w->n_trial++;
+    snprintf(what, sizeof what, "%.50s (%.0f trials a minute)", unit,
+             (double)w->n_trial * 6e4 / fmax(w->trial_ms, 1));
+    w->c->what = what;
+    const int rc = wnw__calibrate_progress(w->c, (read + (k + 1) * next) / (read + u->n_trial * next));
+    w->c->what = unit;
     return rc;
 }
 
-/* ---- Drawing ---- */
+/* Entries per KV head of the layers that take part. */
+static double kept_mean(const struct wnw__compiling *w, const wnw_plan *plan)
+{
+    double sum = 0;
+    const int32_t *unused;
+    for (int32_t i = 0; i < w->n_il; i++)
+        for (int32_t ih = 0; ih < w->c->info.n_head_kv; ih++)
+            sum += wnw_plan_head(plan, w->il[i], ih, &unused);
+    return sum / ((double)w->n_il * w->c->info.n_head_kv);
+}
 
-void wnw__compiler_draw(const struct wnw__compiling *w, enum wnw__compiler_pass pass, int32_t item,
+/* Makes trial k of a choice: its cost and, where not NULL, the entries per head that it keeps and w->count above. */
+static int try_choice(struct unit *u, const struct wnw__trial_choice *choice, int32_t k, double *cost,
+                      double *kept)
+{
+    wnw_plan *plan;
+    WNW_TRY(wnw__trial_plan(&plan, &u->p, choice, u->w->count));
+    if (kept)
+        *kept = kept_mean(u->w, plan);
+    const int rc = follow(u, plan, k, cost);
+    wnw_plan_free(plan);
+    return rc;
+}
+
+/* ---- What is tried ---- */
+
+void wnw__compiler_draw(const struct wnw__compiling *w, enum wnw__compiler_task task, int32_t item,
                         int32_t trial, int32_t n, uint8_t *action)
 {
-    const uint64_t n_action = (uint64_t)(pass == WNW_PASS_HEADS ? w->heads.n : w->taus.n);
+    const uint64_t n_action = (uint64_t)(task == WNW_TASK_HEADS ? w->heads.n : w->taus.n);
     const uint64_t stream =
-        wnw__mix(wnw__stream((int32_t)w->c->params.seed, item, (int32_t)pass) ^ (uint64_t)w->budget);
+        wnw__mix(wnw__stream((int32_t)w->c->params.seed, item, (int32_t)task) ^ (uint64_t)w->budget);
     for (int32_t i = 0; i < n; i++)
         action[i] = (uint8_t)((wnw__mix(stream ^ (uint64_t)((int64_t)trial * n + i)) >> 32) * n_action >> 32);
 }
 
-/* ---- Head weights ---- */
+double wnw__compiler_step(int32_t i)
+{
+    return exp(log(16) * (2.0 * i / (WNW_COMPILER_STEPS - 1) - 1));
+}
 
-static int try_heads(struct wnw__compiling *w, struct wnw__trial_prompt *p, int32_t item,
-                     struct wnw__compiler_draft *d, double *nll)
+/* Sets try_weight to the actions' weights, or to ones where action is NULL. */
+static void set_weights(struct wnw__compiling *w, const uint8_t *action)
 {
     const int32_t n_kv = w->c->info.n_head_kv;
-    for (int32_t k = 0; k < w->o.head_trials; k++) {
-        const struct wnw__trial_choice choice = {.budget = w->budget, .weight = d->weight};
-        wnw_plan *plan;
-        wnw__compiler_draw(w, WNW_PASS_HEADS, item, k, w->n_il * n_kv, d->action);
-        for (int32_t i = 0; i < w->n_il * n_kv; i++)
-            d->weight[w->il[i / n_kv] * n_kv + i % n_kv] = (float)w->heads.value[d->action[i]];
-        WNW_TRY(wnw__trial_plan(&plan, p, &choice, NULL));
-        const int rc = wnw__compiler_try(w, p, plan, k, w->o.head_trials, &nll[k]);
-        wnw_plan_free(plan);
-        WNW_TRY(rc);
+    for (int32_t i = 0; i < w->n_il * n_kv; i++)
+        w->try_weight[w->il[i / n_kv] * n_kv + i % n_kv] = action ? (float)w->heads.value[action[i]] : 1;
+}
+
+/* Sets try_tau to one threshold for all layers. */
+static void set_tau(struct wnw__compiling *w, double tau)
+{
+    for (int32_t i = 0; i < w->n_il; i++)
+        w->try_tau[w->il[i]] = tau;
+}
+
+/* Sets try_tau to the learned thresholds of the item's cell. */
+static void set_learned(struct wnw__compiling *w, const struct wnw__compiler_item *item)
+{
+    for (int32_t i = 0; i < w->n_il; i++)
+        w->try_tau[w->il[i]] = w->tau[wnw__risk_cell(&w->grid, i, item->entropy_bin, item->ppl_bin)];
+}
+
+/* The budget with the learned weights and the thresholds of try_tau. */
+static struct wnw__trial_choice choice_of(const struct wnw__compiling *w)
+{
+    return (struct wnw__trial_choice){.budget = w->budget,
+                                      .weight = w->weight,
+                                      .tau = w->try_tau,
+                                      .pooled = w->o.gate == WNW_COMPILER_POOLED,
+                                      .floor = w->o.floor};
+}
+
+/* ---- Tasks ---- */
+
+static int read_risk(struct unit *u)
+{
+    u->out[0] = u->p.entropy;
+    u->out[1] = u->p.ppl;
+    return follow(u, NULL, 0, &u->out[2]);
+}
+
+static int try_heads(struct unit *u)
+{
+    struct wnw__compiling *w = u->w;
+    const struct wnw__trial_choice choice = {.budget = w->budget, .weight = w->try_weight};
+    for (int32_t k = 0; k < u->n_trial; k++) {
+        wnw__compiler_draw(w, u->task, u->item, k, w->n_il * w->c->info.n_head_kv, w->action);
+        set_weights(w, w->action);
+        WNW_TRY(try_choice(u, &choice, k, &u->out[k], NULL));
     }
     return WNW_OK;
 }
 
-static int run_heads(const struct wnw__compiler_unit *unit, struct wnw__trial_prompt *p, json_t **result)
+static int try_taus(struct unit *u)
 {
-    struct wnw__compiler_draft d = {0};
-    double *nll = calloc((size_t)unit->w->o.head_trials, sizeof *nll);
-    int rc = nll ? wnw__compiler_draft_new(&d, unit->w) : wnw__fail(WNW_E_NOMEM, "no memory for a trial");
-    if (rc == WNW_OK)
-        rc = try_heads(unit->w, p, unit->item, &d, nll);
-    if (rc == WNW_OK)
-        *result = json_pack("{s:o}", "nll", wnw__json_f64s(nll, unit->w->o.head_trials));
-    wnw__compiler_draft_free(&d);
-    free(nll);
-    return rc;
-}
-
-int wnw__compiler_try_heads(struct wnw__compiling *w)
-{
-    for (int32_t i = 0; i < w->o.items; i++) {
-        const struct wnw__compiler_unit unit = {w, i, "head trials", w->o.head_trials, run_heads};
-        if (w->items[i].kept)
-            WNW_TRY(wnw__compiler_do(&unit, "nll", w->o.head_trials, &w->items[i].head_nll, NULL));
-    }
-    return WNW_OK;
-}
-
-/* ---- Thresholds ---- */
-
-static int try_thresholds(struct wnw__compiling *w, struct wnw__trial_prompt *p, int32_t item,
-                          struct wnw__compiler_draft *d, double *nll, int32_t *above)
-{
-    for (int32_t k = 0; k < w->o.tau_trials; k++) {
-        const struct wnw__trial_choice choice = {.budget = w->budget,
-                                                 .weight = w->weight,
-                                                 .tau = d->tau,
-                                                 .pooled = w->o.gate == WNW_COMPILER_POOLED,
-                                                 .floor = w->o.floor};
-        wnw_plan *plan;
-        wnw__compiler_draw(w, WNW_PASS_THRESHOLDS, item, k, w->n_il, d->action);
+    struct wnw__compiling *w = u->w;
+    const struct wnw__trial_choice choice = choice_of(w);
+    for (int32_t k = 0; k < u->n_trial; k++) {
+        wnw__compiler_draw(w, u->task, u->item, k, w->n_il, w->action);
         for (int32_t i = 0; i < w->n_il; i++)
-            d->tau[w->il[i]] = w->taus.value[d->action[i]];
-        WNW_TRY(wnw__trial_plan(&plan, p, &choice, above + (int64_t)k * w->n_il));
-        const int rc = wnw__compiler_try(w, p, plan, k, w->o.tau_trials, &nll[k]);
-        wnw_plan_free(plan);
-        WNW_TRY(rc);
+            w->try_tau[w->il[i]] = w->taus.value[w->action[i]];
+        WNW_TRY(try_choice(u, &choice, k, &u->out[k], NULL));
+        for (int32_t i = 0; i < w->n_il; i++)
+            u->out[u->n_trial + k * w->n_il + i] = w->count[i];
     }
     return WNW_OK;
 }
 
-static int run_thresholds(const struct wnw__compiler_unit *unit, struct wnw__trial_prompt *p, json_t **result)
+static int hold_heads(struct unit *u)
 {
-    const struct wnw__compiling *w = unit->w;
-    struct wnw__compiler_draft d = {0};
-    double *nll = calloc((size_t)w->o.tau_trials, sizeof *nll);
-    int32_t *above = calloc((size_t)w->o.tau_trials * (size_t)w->n_il, sizeof *above);
-    int rc = nll && above ? wnw__compiler_draft_new(&d, w) : wnw__fail(WNW_E_NOMEM, "no memory for a trial");
+    struct wnw__compiling *w = u->w;
+    struct wnw__trial_choice choice = {.budget = w->budget, .weight = w->try_weight};
+    set_weights(w, NULL);
+    WNW_TRY(try_choice(u, &choice, 0, &u->out[0], NULL));
+    choice.weight = w->weight;
+    return try_choice(u, &choice, 1, &u->out[1], NULL);
+}
+
+/* Counts what thresholds would keep, which takes no trial. */
+static int count_thresholds(struct unit *u)
+{
+    struct wnw__compiling *w = u->w;
+    const struct wnw__trial_choice choice = choice_of(w);
+    const int32_t n_free = wnw__trial_n_free(u->p.text.n_prompt, w->o.window, w->budget);
+    double unused;
+    set_learned(w, &w->items[u->item]);
+    WNW_TRY(wnw__trial_count(&unused, &u->p, &choice, NULL, w->count));
+    for (int32_t i = 0; i < w->n_il; i++)
+        u->out[WNW_HELD_BOUND] += (double)(w->count[i] < n_free) / w->n_il;
+    for (int32_t i = 0; i < WNW_COMPILER_STEPS; i++) {
+        set_tau(w, wnw__compiler_step(i));
+        WNW_TRY(wnw__trial_count(&u->out[WNW_HELD_CURVE + i], &u->p, &choice, NULL, NULL));
+    }
+    return WNW_OK;
+}
+
+static int hold_taus(struct unit *u)
+{
+    for (int32_t k = 0; k < WNW_HELD_KEPT; k++) {
+        struct wnw__trial_choice choice = choice_of(u->w);
+        set_tau(u->w, 1);
+        if (k == WNW_HELD_LEARNED)
+            set_learned(u->w, &u->w->items[u->item]);
+        if (k == WNW_HELD_NONE) {
+            choice.tau = NULL;
+            choice.budget = (int32_t)nearbyint(u->out[WNW_HELD_KEPT + WNW_HELD_LEARNED]);
+        }
+        WNW_TRY(try_choice(u, &choice, k, &u->out[k], &u->out[WNW_HELD_KEPT + k]));
+    }
+    return count_thresholds(u);
+}
+
+static int hold_constant(struct unit *u)
+{
+    const struct wnw__trial_choice choice = choice_of(u->w);
+    set_tau(u->w, u->w->checks.constant);
+    return try_choice(u, &choice, 0, &u->out[0], &u->out[1]);
+}
+
+static const struct task {
+    const char *name;
+    int (*run)(struct unit *u);
+} tasks[WNW_N_TASK] = {
+    [WNW_TASK_PROMPT] = {"prompt", read_risk},
+    [WNW_TASK_HEADS] = {"head trials", try_heads},
+    [WNW_TASK_TAUS] = {"threshold trials", try_taus},
+    [WNW_TASK_HELD_HEADS] = {"held-out heads", hold_heads},
+    [WNW_TASK_HELD_TAUS] = {"held-out thresholds", hold_taus},
+    [WNW_TASK_HELD_CONSTANT] = {"held-out constant", hold_constant},
+};
+
+/* The trials of a task, and how many numbers it notes. */
+static int32_t n_trial_of(const struct wnw__compiling *w, enum wnw__compiler_task task)
+{
+    const int32_t n[WNW_N_TASK] = {1, w->o.head_trials, w->o.tau_trials, 2, WNW_HELD_KEPT, 1};
+    return n[task];
+}
+
+static int32_t n_noted_of(const struct wnw__compiling *w, enum wnw__compiler_task task)
+{
+    const int32_t n[WNW_N_TASK] = {
+        3, w->o.head_trials, w->o.tau_trials * (1 + w->n_il), 2, WNW_HELD_CURVE + WNW_COMPILER_STEPS, 2};
+    return n[task];
+}
+
+/* ---- Units ---- */
+
+static bool on_read(int32_t done, int32_t total, void *user)
+{
+    wnw_calibration *c = user;
+    const double share = total > 0 ? (double)done / total : 0;
+    /* Reading comes first in a unit; c->cost is the whole unit's. */
+    return wnw__calibrate_progress(c, share * total / (double)c->cost) == WNW_OK;
+}
+
+static int run_unit(wnw_calibration *c, void *user, json_t **result)
+{
+    struct unit *u = user;
+    struct wnw__compiling *w = u->w;
+    const struct wnw__trial_text text = wnw__compiler_text(w, &w->items[u->item]);
+    const wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = text.n_prompt + text.n_next,
+                                       .kv_type = c->params.kv_type, .progress = on_read, .progress_user = c};
+    int rc = wnw__trial_read(&u->p, w->engine, &params, &text, w->o.window);
     if (rc == WNW_OK)
-        rc = try_thresholds(unit->w, p, unit->item, &d, nll, above);
+        rc = tasks[u->task].run(u);
     if (rc == WNW_OK)
-        *result = json_pack("{s:o, s:o}", "nll", wnw__json_f64s(nll, w->o.tau_trials), "above",
-                            wnw__json_i32s(above, w->o.tau_trials * w->n_il));
-    wnw__compiler_draft_free(&d);
-    free(nll);
-    free(above);
+        *result = json_pack("{s:o}", "nll", wnw__json_f64s(u->out, n_noted_of(w, u->task)));
+    wnw__trial_free(&u->p);
     return rc;
 }
 
-/* Takes the entries above the thresholds over, n of them. */
-static int take_above(const struct wnw__compiler_unit *unit, const json_t *result, int32_t n)
+static int64_t unit_cost(const struct wnw__compiling *w, enum wnw__compiler_task task, int32_t item)
 {
-    struct wnw__compiler_item *item = &unit->w->items[unit->item];
-    free(item->above);
-    item->above = malloc((size_t)n * sizeof *item->above);
-    if (!item->above)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the results of a prompt");
-    return wnw__json_get_i32s(result, "above", item->above, n)
-               ? WNW_OK
-               : wnw__calibrate_damaged(unit->w->c, unit->what);
+    return w->items[item].n_prompt + (int64_t)n_trial_of(w, task) * w->o.next;
 }
 
-int wnw__compiler_try_thresholds(struct wnw__compiling *w)
+/* Does the unit, or takes its numbers from the journal, to the item. */
+static int do_unit(struct unit *u)
 {
-    const int32_t n = w->o.tau_trials;
-    for (int32_t i = 0; i < w->o.items; i++) {
-        const struct wnw__compiler_unit unit = {w, i, "threshold trials", n, run_thresholds};
-        json_t *result;
-        if (!w->items[i].kept)
-            continue;
-        int rc = wnw__compiler_do(&unit, "nll", n, &w->items[i].tau_nll, &result);
-        if (rc == WNW_OK)
-            rc = take_above(&unit, result, n * w->n_il);
-        json_decref(result);
-        WNW_TRY(rc);
+    struct wnw__compiling *w = u->w;
+    char name[64] = "";
+    const int32_t n = n_noted_of(w, u->task);
+    json_t *result;
+    if (w->budget > 0)
+        snprintf(name, sizeof name, "b%d ", (int)w->budget);
+    snprintf(name + strlen(name), sizeof name - strlen(name), "%s %d", tasks[u->task].name, (int)u->item);
+    double *noted = w->items[u->item].noted[u->task] = calloc((size_t)n, sizeof *noted);
+    if (!noted)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the results of a prompt");
+    u->out = noted;
+    int rc = wnw__calibrate_unit(
+        w->c,
+        &(struct wnw__calibrate_unit){
+            .name = name, .cost = unit_cost(w, u->task, u->item), .run = run_unit, .user = u},
+        &result);
+    bool good = rc != WNW_OK || wnw__json_get_f64s(result, "nll", noted, n);
+    for (int32_t k = 0; good && rc == WNW_OK && k < n; k++)
+        good = isfinite(noted[k]);
+    json_decref(result);
+    return good ? rc : wnw__calibrate_damaged(w->c, tasks[u->task].name);
+}
+
+/* Whether the task is for this item, where every prompt is tried. */
+static bool is_for(const struct wnw__compiling *w, enum wnw__compiler_task task, int32_t item)
+{
+    return task == WNW_TASK_PROMPT || (task >= WNW_TASK_HELD_HEADS) == (item >= w->o.items);
+}
+
+int wnw__compiler_do(struct wnw__compiling *w, enum wnw__compiler_task task)
+{
+    for (int32_t i = 0; i < wnw__compiler_n_items(w); i++) {
+        struct wnw__compiler_item *item = &w->items[i];
+        const bool passed = task == WNW_TASK_HEADS || task == WNW_TASK_TAUS ? !item->kept : false;
+        free(item->noted[task]);
+        item->noted[task] = NULL;
+        if (is_for(w, task, i) && !passed)
+            WNW_TRY(do_unit(&(struct unit){w, task, i, n_trial_of(w, task), {0}, NULL}));
     }
     return WNW_OK;
 }
 
-void wnw__compiler_penalty(const struct wnw__compiling *w, const struct wnw__compiler_item *item,
-                           int32_t trial, double *penalty)
+int64_t wnw__compiler_cost(const struct wnw__compiling *w)
 {
-    const int32_t n_free = wnw__trial_n_free(item->n_prompt, w->o.window, w->budget);
-    for (int32_t i = 0; i < w->n_il; i++) {
-        const double off = fabs((double)item->above[trial * w->n_il + i] - n_free) / fmax(n_free, 1);
-        penalty[i] = w->o.gate == WNW_COMPILER_POOLED ? 0 : w->o.penalty * fmin(off, 3);
-    }
+    int64_t sum = 0;
+    for (int32_t i = 0; i < wnw__compiler_n_items(w); i++)
+        for (int task = 0; task < WNW_N_TASK; task++)
+            if (is_for(w, task, i))
+                sum += unit_cost(w, task, i) * (task == WNW_TASK_PROMPT ? 1 : w->c->params.n_budgets);
+    return sum;
 }

@@ -8,8 +8,8 @@ enum { MOST_STEPS = 100 };
 /* One state without the actions that were not logged. */
 struct problem {
     int32_t n;
-    double weight;
-    double p[WNW_CQL_ACTIONS], b[WNW_CQL_ACTIONS], mean[WNW_CQL_ACTIONS]; /* b: as in the header */
+    double weight, drawn; /* drawn: the probability of each action, 1 / n */
+    double p[WNW_CQL_ACTIONS], mean[WNW_CQL_ACTIONS];
 };
 
 /* Keeps the logged actions of s; at[i] is the number of the i-th of them. */
@@ -17,19 +17,16 @@ static struct problem problem_of(const struct wnw__cql_state *s, double weight, 
 {
     struct problem p = {.weight = weight};
     int64_t sum = 0;
-    double drawn = 0;
-    for (int32_t a = 0; a < s->n_action; a++) {
+    for (int32_t a = 0; a < s->n_action; a++)
         sum += s->n[a];
-        drawn += s->drawn && s->n[a] > 0 ? s->drawn[a] : 0;
-    }
     for (int32_t a = 0; a < s->n_action; a++) {
         if (s->n[a] == 0)
             continue;
         at[p.n] = a;
         p.p[p.n] = (double)s->n[a] / (double)sum;
-        p.b[p.n] = s->drawn ? s->drawn[a] / drawn : p.p[p.n];
         p.mean[p.n++] = s->mean[a];
     }
+    p.drawn = 1.0 / p.n;
     return p;
 }
 
@@ -52,7 +49,7 @@ static double objective(const struct problem *p, const double *q)
     const double all = softmax(q, p->n, sm);
     for (int32_t a = 0; a < p->n; a++) {
         error += p->p[a] * (q[a] - p->mean[a]) * (q[a] - p->mean[a]);
-        logged += p->b[a] * q[a];
+        logged += p->drawn * q[a];
     }
     return error / 2 + p->weight * (all - logged);
 }
@@ -61,7 +58,7 @@ static void gradient(const struct problem *p, const double *q, double *sm, doubl
 {
     softmax(q, p->n, sm);
     for (int32_t a = 0; a < p->n; a++)
-        g[a] = p->p[a] * (q[a] - p->mean[a]) + p->weight * (sm[a] - p->b[a]);
+        g[a] = p->p[a] * (q[a] - p->mean[a]) + p->weight * (sm[a] - p->drawn);
 }
 
 /* Fills step[n] with H^-1 g, where H = diag(p + weight sm) - weight sm sm^T (Sherman and Morrison). */

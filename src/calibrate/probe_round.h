@@ -24,19 +24,6 @@ struct wnw__probe_options {
     double recall;
 };
 
-/* Rows of a kind's table of options, for members of its struct `opts`. */
-#define WNW_KIND_INT(opts, name, def, min, max, help)                       \
-    {                                                                       \
-#name, help, WNW_OPT_INT, offsetof(opts, name), def, min, max, NULL \
-    }
-#define WNW_KIND_BOOL(opts, name, help)                                \
-    {                                                                  \
-#name, help, WNW_OPT_BOOL, offsetof(opts, name), 0, 0, 1, NULL \
-    }
-#define WNW_KIND_ENUM(opts, name, list, help)                          \
-    {                                                                  \
-#name, help, WNW_OPT_ENUM, offsetof(opts, name), 0, 0, 0, list \
-    }
 #define WNW_PROBE_INT(name, def, min, max, help) \
     WNW_KIND_INT(struct wnw__probe_options, name, def, min, max, help)
 #define WNW_PROBE_ENUM(name, help) \

@@ -10,53 +10,37 @@
 
 /* ---- Shrinkage ---- */
 
-/* A box of cells: layers, entropy bins and perplexity bins from .. to - 1. */
-struct box {
-    int32_t from[3], to[3];
-};
-
-static void add_box(const struct wnw__risk_grid *g, const struct wnw__bandit *b, const struct box *x,
-                    int32_t action, int64_t *n, double *sum)
+/* The parts of the grid that hold cell c, from everything to the cell alone: the number of the one of a level. */
+enum { N_LEVEL = 5 };
+static int32_t part_of(const struct wnw__risk_grid *g, int32_t c, int level)
 {
-    *n = 0;
-    *sum = 0;
-    for (int32_t il = x->from[0]; il < x->to[0]; il++)
-        for (int32_t e = x->from[1]; e < x->to[1]; e++)
-            for (int32_t p = x->from[2]; p < x->to[2]; p++) {
-                const int64_t i = (int64_t)wnw__risk_cell(g, il, e, p) * b->n_action + action;
-                *n += b->n[i];
-                *sum += b->sum[i];
-            }
+    const int32_t p = c % g->n_ppl, e = c / g->n_ppl % g->n_entropy, il = c / g->n_ppl / g->n_entropy;
+    const int32_t part[N_LEVEL] = {0, il, il * g->n_ppl + p, wnw__risk_cell(g, il, e / 4, p), c};
+    return part[level];
 }
 
-/* The parts of the grid that hold a cell, from everything to the cell alone. */
-enum { N_LEVEL = 5 };
-static void boxes_of(const struct wnw__risk_grid *g, int32_t il, int32_t e, int32_t p, struct box *out)
+/* Draws value, the mean of a larger part, to that of the rewards of action a in cell c's part of the level. */
+static double draw(const struct wnw__risk_grid *g, const struct wnw__bandit *b, int32_t c, int level,
+                   int32_t a, double k, double value)
 {
-    const int32_t four = e / 4 * 4, after = four + 4 < g->n_entropy ? four + 4 : g->n_entropy;
-    out[0] = (struct box){{0, 0, 0}, {g->n_layer, g->n_entropy, g->n_ppl}};
-    out[1] = (struct box){{il, 0, 0}, {il + 1, g->n_entropy, g->n_ppl}};
-    out[2] = (struct box){{il, 0, p}, {il + 1, g->n_entropy, p + 1}};
-    out[3] = (struct box){{il, four, p}, {il + 1, after, p + 1}};
-    out[4] = (struct box){{il, e, p}, {il + 1, e + 1, p + 1}};
+    const int32_t part = part_of(g, c, level);
+    double n = 0, sum = 0;
+    for (int32_t o = 0; o < b->n_cell; o++)
+        if (part_of(g, o, level) == part) {
+            n += (double)b->of[o * b->n_action + a].n;
+            sum += b->of[o * b->n_action + a].sum;
+        }
+    if (level == 0)
+        return n > 0 ? sum / n : 0;
+    return (sum + k * value) / (n + k);
 }
 
 void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *b, double k, double *mean)
 {
-    for (int32_t c = 0; c < g->n_layer * g->n_entropy * g->n_ppl; c++) {
-        struct box box[N_LEVEL];
-        boxes_of(g, c / (g->n_entropy * g->n_ppl), c / g->n_ppl % g->n_entropy, c % g->n_ppl, box);
-        for (int32_t a = 0; a < b->n_action; a++) {
-            double value = 0, sum;
-            int64_t n;
-            add_box(g, b, &box[0], a, &n, &sum);
-            value = n > 0 ? sum / (double)n : 0;
-            for (int level = 1; level < N_LEVEL; level++) {
-                add_box(g, b, &box[level], a, &n, &sum);
-                value = (sum + k * value) / ((double)n + k);
-            }
-            mean[(int64_t)c * b->n_action + a] = value;
-        }
+    for (int32_t i = 0; i < b->n_cell * b->n_action; i++) {
+        mean[i] = 0;
+        for (int level = 0; level < N_LEVEL; level++)
+            mean[i] = draw(g, b, i / b->n_action, level, i % b->n_action, k, mean[i]);
     }
 }
 
@@ -64,63 +48,42 @@ void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *
 
 const char *const wnw__risk_from[] = {"cell", "layer", "all", NULL};
 
-/* Chooses among the prompts of larger parts: cell c belongs to part c / size. choice[n_cell] and *n_prompt, which the
- * caller frees, are those of the part. */
+/* Gives cells with fewer than `least` prompts the choice of the part of the grid that they belong to, where that has them too:
+ * cell c belongs to part c / size. */
 static int choose_in_parts(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t size,
-                           int32_t *choice, int64_t **n_prompt)
+                           int64_t least, bool all, int32_t *choice, uint8_t *from)
 {
-    const int32_t n_part = b->n_cell / size;
     struct wnw__bandit_rule of_part = *rule;
-    struct wnw__bandit part = {0};
-    int32_t *to = malloc((size_t)b->n_cell * sizeof *to);
+    struct wnw__bandit part;
     of_part.mean = NULL;
-    for (int32_t c = 0; to && c < b->n_cell; c++)
-        to[c] = c / size;
-    *n_prompt = NULL;
-    int rc = to ? wnw__bandit_gather(&part, b, to, n_part)
-                : wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
-    if (rc == WNW_OK) {
-        wnw__bandit_choose(&part, &of_part, choice);
-        *n_prompt = part.n_prompt; /* taken over */
-        part.n_prompt = NULL;
-        for (int32_t c = b->n_cell - 1; c >= 0;
-             c--) /* parts come first, so that this spreads them in place */
-            choice[c] = choice[to[c]];
-    }
-    free(to);
+    WNW_TRY(wnw__bandit_gather(&part, b, size));
+    int32_t *best = malloc((size_t)part.n_cell * sizeof *best);
+    if (best)
+        wnw__bandit_choose(&part, &of_part, best);
+    for (int32_t c = 0; best && c < b->n_cell; c++)
+        if (b->n_prompt[c] < least && (all || part.n_prompt[c / size] >= least)) {
+            from[c] = all ? WNW_FROM_ALL : WNW_FROM_LAYER;
+            choice[c] = best[c / size];
+        }
     wnw__bandit_free(&part);
-    return rc;
+    if (!best)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
+    free(best);
+    return WNW_OK;
 }
 
 int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
                      const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from)
 {
-    const int32_t n_row = g->n_entropy * g->n_ppl;
-    int32_t *of_layer = malloc((size_t)b->n_cell * sizeof *of_layer),
-            *of_all = malloc((size_t)b->n_cell * sizeof *of_all);
-    int64_t *in_layer = NULL, *in_all = NULL;
-    int rc =
-        of_layer && of_all ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
-    if (rc == WNW_OK)
-        rc = choose_in_parts(b, rule, n_row, of_layer, &in_layer);
-    if (rc == WNW_OK)
-        rc = choose_in_parts(b, rule, b->n_cell, of_all, &in_all);
-    if (rc == WNW_OK)
-        wnw__bandit_choose(b, rule, choice);
-    for (int32_t c = 0; rc == WNW_OK && c < b->n_cell; c++) {
+    wnw__bandit_choose(b, rule, choice);
+    for (int32_t c = 0; c < b->n_cell; c++)
         from[c] = WNW_FROM_CELL;
-        if (b->n_prompt[c] < least) {
-            from[c] = in_layer[c / n_row] >= least ? WNW_FROM_LAYER : WNW_FROM_ALL;
-            choice[c] = from[c] == WNW_FROM_LAYER ? of_layer[c] : of_all[c];
-        }
+    WNW_TRY(choose_in_parts(b, rule, b->n_cell, least, true, choice, from));
+    WNW_TRY(choose_in_parts(b, rule, g->n_entropy * g->n_ppl, least, false, choice, from));
+    for (int32_t c = 0; c < b->n_cell; c++)
         if (choice[c] < 0)
             choice[c] = b->reference;
-    }
-    free(of_layer);
-    free(of_all);
-    free(in_layer);
-    free(in_all);
-    return rc;
+    return WNW_OK;
 }
 
 /* ---- Bins ---- */

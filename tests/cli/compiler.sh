@@ -26,6 +26,12 @@ refuse() { # NAME PATTERN OUT SET ARGS...
 mkdir -p "$work/p"
 make 'a calibration' "$work/p/compiler-b48.json" "$small" --budget 48 -t 1 &&
     json 'tables' "$work/p/compiler-b48.json" 'o["kind"] == "compiler" and o["settings"]["budget"] == 48 and len(o["results"]["weight"]) == o["model"]["n_layer"] and all(len(r) == o["model"]["n_head"] for r in o["results"]["weight"]) and len(o["results"]["entropy_edges"]) == 1 and all(len(l) == 2 and len(l[0]) == 2 for l in o["results"]["tau"]) and o["data"]["texts"][0]["name"] == "calibration.txt"'
+# A file made now has the settings of the tables that ship, in their order: the same command makes the same bytes.
+py "$work/p/compiler-b48.json" "$(dirname "$0")/../../share/profiles/smollm2-135m/compiler-b512.json" <<'PY' || fail 'the settings of shipped tables'
+import json, sys
+made, shipped = (list(json.load(open(name))["settings"]) for name in sys.argv[1:])
+assert made == shipped, (made, shipped)
+PY
 # Whose prompts chose each threshold, and the check of risk: one threshold keeps as much on average over the prompts.
 py "$work/p/compiler-b48.json" "$work/out" <<'PY' || fail 'where thresholds come from'
 import json, sys

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -127,6 +128,82 @@ class Package(unittest.TestCase):
         with self.assertRaises(ValueError):
             presses.SnapKVPress(compression_ratio=1.5)
 
+    # ---- Devices ----
+
+    def ask_on(self, device):
+        """A document and a conversation on a device hold as many entries as those of sessions do, and answer the same when asked again."""
+        with winnow.Model(TINY, threads=1, devices=[device]) as m:
+            for policy in ("knorm", "snapkv+adakv"):
+                with self.m.compress(TEXT, policy=policy, ratio=0.5) as here, m.compress(TEXT, policy=policy, ratio=0.5) as there:
+                    self.assertEqual((there.n_tokens, there.policy), (here.n_tokens, here.policy))
+                    self.assertAlmostEqual(there.kept, here.kept, delta=1)
+                    answer = there.ask("Who keeps tower 3?", max_tokens=6)
+                    self.assertLess(there.kv_bytes, 0.8 * there.kv_bytes_full)
+                    there.ask("How many lamps are there?", max_tokens=6)
+                    self.assertEqual(there.ask("Who keeps tower 3?", max_tokens=6), answer, "a question changed the document")
+                    self.assertEqual("".join(there.stream("Who keeps tower 3?", max_tokens=6)), answer)
+                    here.save(self.folder / "doc.wkv")
+                    kept = here.kept
+                with m.load(self.folder / "doc.wkv") as loaded:
+                    self.assertAlmostEqual(loaded.kept, kept, delta=1)
+                    self.assertIsInstance(loaded.ask("Who?", max_tokens=2), str)
+            with m.compress(TEXT, ratio=0.75) as doc:
+                self.assertAlmostEqual(doc.kept, 0.25 * doc.n_tokens, delta=2)
+            with m.chat(system="Be brief.", budget=64, policy="knorm") as chat:
+                self.assertEqual(chat.kv_bytes, 0)
+                chat.ask(TEXT, max_tokens=4)
+                n = chat.n_tokens
+                chat.ask("And then?", max_tokens=4)
+                self.assertGreater(chat.n_tokens, n)
+                self.assertGreater(chat.kv_bytes, 0)
+
+    def test_device_cpu(self):
+        self.ask_on("cpu")
+
+    def test_device_of_another_process(self):
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{one.getsockname()[1]}"
+        worker = subprocess.Popen([WINNOW, "worker", "--listen", address, "--device", "CPU", "-t", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(300):
+                try:
+                    device = winnow.Model(TINY, devices=["rpc:" + address])
+                    break
+                except winnow.WinnowError:
+                    time.sleep(0.1)
+            device.close()
+            self.ask_on("rpc:" + address)
+        finally:
+            worker.terminate()
+            worker.wait()
+
+    def test_what_devices_refuse(self):
+        @winnow.scorer
+        def py_here(keys):
+            return keys[:, :, 0]
+
+        with winnow.Model(TINY, threads=1, devices="cpu") as m, m.compress(TEXT, policy="knorm") as doc:
+            for kind, sentence, call in (
+                (winnow.UsageError, "py_here is written in Python", lambda: m.compress(TEXT, policy=py_here)),
+                (winnow.UsageError, "py_here is written in Python", lambda: m.compress(TEXT, policy=py_here + "adakv")),
+                (winnow.WinnowError, "a second time", lambda: m.compress(TEXT, policy="kvzip")),
+                (winnow.UsageError, "compress, load, chat and ask", lambda: m.plan(TEXT, "knorm")),
+                (winnow.UsageError, "compress, load, chat and ask", lambda: m.observe(TEXT, ["keys"])),
+                (winnow.UsageError, "without devices", lambda: doc.plan),
+                (winnow.UsageError, "without devices", lambda: doc.save(self.folder / "never")),
+                (winnow.ArgumentError, "no device 'nosuch0'", lambda: winnow.Model(TINY, devices=["nosuch0"])),
+                (winnow.ArgumentError, "devices is empty", lambda: winnow.Model(TINY, devices=[])),
+                (winnow.ArgumentError, "cpu twice", lambda: winnow.Model(TINY, devices=["cpu", "cpu"])),
+                (winnow.ArgumentError, "several devices", lambda: winnow.Model(TINY, devices="cpu,cuda0")),
+                (winnow.WinnowError, "cannot be reached", lambda: winnow.Model(TINY, devices=["rpc:127.0.0.1:1"])),
+                (TypeError, "a device is a str, not int", lambda: winnow.Model(TINY, devices=[3])),
+                (TypeError, "devices is a list", lambda: winnow.Model(TINY, devices=3)),
+            ):
+                with self.subTest(sentence), self.assertRaisesRegex(kind, sentence):
+                    call()
+            self.assertIsInstance(doc.ask("Who?", max_tokens=2), str)
+
     # ---- Scorers ----
 
     def test_a_scorer_is_a_policy(self):
@@ -163,6 +240,23 @@ class Package(unittest.TestCase):
         with self.assertRaisesRegex(kind, sentence):
             self.m.plan(TEXT, "refused", ratio=0.5)
         self.assertIsInstance(self.m.plan(TEXT, "knorm", ratio=0.5), winnow.Plan)
+
+    def test_a_scorer_writes_its_scores(self):
+        @winnow.scorer(needs=["keys"], first=0, last=0)
+        def py_written(keys, out):
+            np.sqrt(np.einsum("hnd,hnd->hn", keys, keys), out=out)
+            np.negative(out, out=out)
+
+        @winnow.scorer(needs=["keys"], first=0, last=0)
+        def py_returned(obs):
+            obs.out[...] = 0
+            return -np.sqrt(np.einsum("hnd,hnd->hn", obs.keys, obs.keys))
+
+        plans = self.m.plans(TEXT, ["knorm", py_written, py_returned], ratio=0.5)
+        self.assertEqual(plans[1], plans[2])
+        self.assertGreater((plans[0].to_numpy() == plans[1].to_numpy()).mean(), 0.99)
+        self.refused(TypeError, "scores are numbers", lambda keys: None)
+        self.refused(ValueError, "not finite, in layer 0", lambda out: out.fill(np.nan))
 
     def test_bad_scorers(self):
         def raises(keys):

@@ -42,6 +42,23 @@ def go_back(s, model, prompts, seed, what):
     check(f"{model}: {what}: from the last border on", len(prompts[1]) - 16 <= got <= shared and got + a["timings"]["prompt_n"] == len(prompt), got, a["timings"]["prompt_n"], len(prompts[1]), s.log()[-900:])
 
 
+# Recurrent layers and a sliding window in one model: a conversation that goes on reads its new tokens alone, and the answer is that of a whole reading.
+window = ("--", "-t", "1", "--override-kv", "lfm2.attention.sliding_window=int:16")
+with Server([winnow, "serve", "-m", f"{TINY}/foreign/lfm2.gguf", "--port", "0", "--slots", "2", "--context", "2048", "--policy", "full", "--park", "64M", *window]) as s:
+    text, compared = some(BEGIN, 31), 0
+    for turn in range(TURNS):
+        a = s.complete(text, 4)
+        check(f"with both, turn {turn} reads what is new", a["timings"]["prompt_n"] == (BEGIN if turn == 0 else LENGTH + 1), a["timings"])
+        whole = s.complete(text, 4, id_slot=1, cache_prompt=False)
+        if all("completion_probabilities" in x for x in (a, whole)):  # bytes that are no character have none
+            check("as a whole reading", nearly_same(whole, a, CLOSE))
+            compared += 1
+        text = text + a["tokens"] + some(LENGTH, 310 + turn)
+    check("some were compared", compared > 0)
+    back = text[:BEGIN + 20] + some(40, 399)
+    ends = [s.complete(back, 4), s.complete(back, 4, id_slot=1, cache_prompt=False)]
+    check("another end of it", any("completion_probabilities" not in x for x in ends) or nearly_same(*ends, CLOSE), ends[0]["timings"])
+
 for model in MODELS:
     asked = []
     with tempfile.TemporaryDirectory() as folder:

@@ -181,6 +181,25 @@ for model in ("foreign/gemma4.gguf", "foreign/lfm2.gguf", "tiny-gemma3.gguf"):
         check(f"{model}: answers as without parking", all(nearly_same(a, b, 0.1) for a, b in zip(want, got)), s.log()[-400:])
         check(f"{model}: comes back", all(cached(a) > 100 for a in got), [a["timings"] for a in got], parked(s), s.log()[-600:])
 
+# Bit for bit: one slot that is parked in turn computes what a slot of its own computes, where the same tokens come in the same batches. In more slots, or in
+# windows, the same tokens are in other cells, whose sums are rounded otherwise.
+def bits(s, texts, i):
+    a = s.complete(texts.setdefault(i, ids(150, i, 5, 200)), 8)
+    texts[i] = texts[i] + a["tokens"] + ids(40, 100 * i + len(texts[i]), 5, 200)
+    return a["tokens"], a.get("completion_probabilities"), a["timings"]["prompt_n"]
+
+
+for model, policy in (("tiny-llama.gguf", ("--policy", "full")), ("tiny-llama.gguf", ("--policy", "keydiff", "--budget", "100")), ("tiny-qwen2.gguf", ("--policy", "full")), ("foreign/lfm2.gguf", ("--policy", "full"))):
+    alone = {}
+    for i in range(3):
+        with serve("--park", "0", slots=1, model=model, policy=policy) as s:
+            texts = {}
+            alone[i] = [bits(s, texts, i) for _ in range(3)]
+    with serve("--park", "64M", slots=1, model=model, policy=policy) as s:
+        texts = {}
+        turns = [[bits(s, texts, i) for i in range(3)] for _ in range(3)]
+    check(f"{model} {policy[1]}: bit for bit", all(turns[t][i] == alone[i][t] for t in range(3) for i in range(3)), turns, alone)
+
 # A folder: what has no room in memory is there.
 with tempfile.TemporaryDirectory() as folder:
     with serve("--park", str(whole // N * 2), "--state", folder) as s:

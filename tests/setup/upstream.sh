@@ -48,6 +48,14 @@ if [ -f "$private" ]; then
     bridge 'a function with another parameter' 'does not compile' 's/(\*graph_compute)\( *\)(ggml_backend_t backend,/(*graph_compute)(int order, ggml_backend_t backend,/'
 fi
 
+# ---- Builds without the backend ----
+# What takes its place has every public function of it.
+${CC:-cc} -std=c11 -Wall -Werror -I"$top/src" -I"$top/include" -c -o "$work/absent.o" "$top/src/bridge/bridge_absent.c" || fail 'bridge_absent.c does not compile'
+nm -g --defined-only "$work/absent.o" | awk '{ print $3 }' >"$work/absent"
+for name in $(grep -oE '\bwnw_bridge_[a-z_]+\(' "$top/include/winnow_bridge.h" | tr -d '(' | sort -u); do
+    grep -qx "$name" "$work/absent" || grep -q "^int $name(" "$top"/src/llama/*.c || fail "src/bridge/bridge_absent.c has no $name"
+done
+
 # ---- libllama's form of a sequence ----
 sed 's/\(LLAMA_STATE_SEQ_VERSION\) .*/\1 4/' "$site/include/llama.h" >"$work/llama.h"
 [ "$(asked "wnw_sequence_version(answer $site/include/llama.h)")" = 3 ] || fail 'the version of sequences'

@@ -12,91 +12,57 @@
 /* Plain gradient descent on the objective as the header states it, the slow reference, for a log of all actions. */
 static void descend(const struct wnw__cql_state *s, double weight, int n_step, double *q)
 {
-    double sum = 0, drawn = 0;
+    double sum = 0;
     for (int a = 0; a < s->n_action; a++) {
         sum += (double)s->n[a];
-        drawn += s->drawn ? s->drawn[a] : 0;
         q[a] = s->mean[a];
     }
     for (int i = 0; i < n_step; i++) {
         double all = 0, e[WNW_CQL_ACTIONS];
         for (int a = 0; a < s->n_action; a++)
             all += e[a] = exp(q[a]);
-        for (int a = 0; a < s->n_action; a++) {
-            const double p = (double)s->n[a] / sum;
-            const double b = s->drawn ? s->drawn[a] / drawn : p;
-            q[a] -= 0.5 * (p * (q[a] - s->mean[a]) + weight * (e[a] / all - b));
-        }
+        for (int a = 0; a < s->n_action; a++)
+            q[a] -= 0.5 *
+                    ((double)s->n[a] / sum * (q[a] - s->mean[a]) + weight * (e[a] / all - 1.0 / s->n_action));
     }
 }
 
 struct solved {
     const char *name;
     double weight;
-    int32_t n_action;
-    int64_t n[4];
-    double mean[4], q[4];
-    double drawn[4]; /* all 0: not known */
+    struct wnw__cql_state s;
+    double q[4];
 };
 
 static void solves(void **state)
 {
     const struct solved *row = *state;
-    const struct wnw__cql_state s = {.n_action = row->n_action,
-                                     .n = row->n,
-                                     .mean = row->mean,
-                                     .drawn = row->drawn[0] > 0 ? row->drawn : NULL};
     double q[4];
-    assert_true(wnw__cql_solve(&s, row->weight, q));
-    for (int a = 0; a < row->n_action; a++) {
-        if (row->n[a] == 0) /* never tried: no value can be trusted */
+    assert_true(wnw__cql_solve(&row->s, row->weight, q));
+    for (int a = 0; a < row->s.n_action; a++) {
+        if (row->s.n[a] == 0) /* never tried: no value can be trusted */
             assert_cmp(q[a], ==, -INFINITY);
         else
             assert_near(q[a], row->q[a], 5e-7);
     }
 }
 
-/* Two actions, equal means m: with x = q_0 - q_1 the sum of p (q - m) is 0, and the stationary equations leave
- * x = weight (sm_1 / p_1 - sm_0 / p_0), sm_0 = 1 / (1 + e^-x). For p = (.9, .1) and weight 0.5 x is 0.970740.
- * Where the actions are known to be drawn alike, b = 1/2, equal means are a minimum as they are: softmax is b. With means
- * 0 and 1 then, 0.9 q_0 = 0.5 (1/2 - sm_0): q_0 = 0.057781, sm_0 = 0.395994. */
+/* Two actions: equal means are a minimum as they are, because softmax is 1/2 then. With means 0 and 1, p = (.9, .1) and weight
+ * 0.5, the stationary equations are 0.9 q_0 = 0.5 (1/2 - sm_0): q_0 = 0.057781, sm_0 = 0.395994. */
 static const struct solved solved[] = {
-    {"no weight: the means", 0, 3, {5, 2, 1}, {0.3, -0.5, 1}, {0.3, -0.5, 1}, {0}},
-    {"equal means, tried 9 to 1", 0.5, 2, {9, 1}, {0, 0}, {0.097074, -0.873666}, {0}},
-    {"the best mean was tried rarely",
-     0.5,
-     3,
-     {7, 2, 1},
-     {0.3, -0.5, 1},
-     {0.444838, -0.488717, -0.036430},
-     {0}},
-    {"an action that was never tried", 0.5, 3, {9, 0, 1}, {0, 7, 0}, {0.097074, 0, -0.873666}, {0}},
-    {"one action", 0.5, 1, {3}, {0.25}, {0.25}, {0}},
-    {"drawn alike: a rare one is not held against it", 0.5, 2, {9, 1}, {0, 0}, {0, 0}, {0.5, 0.5}},
-    {"drawn alike: a rare one is drawn to the others",
-     0.5,
-     2,
-     {9, 1},
-     {0, 1},
-     {0.057781, 0.479968},
-     {0.5, 0.5}},
-    {"drawn alike: the best mean stays the best",
-     0.5,
-     3,
-     {7, 2, 1},
-     {0.3, -0.5, 1},
-     {0.287164, -0.204055, 0.497961},
-     {1, 1, 1}},
-    {"drawn alike, one never tried", 0.5, 3, {9, 0, 1}, {0, 7, 1}, {0.057781, 0, 0.479968}, {1, 1, 1}},
+    {"no weight: the means", 0, {3, {5, 2, 1}, {0.3, -0.5, 1}}, {0.3, -0.5, 1}},
+    {"one action", 0.5, {1, {3}, {0.25}}, {0.25}},
+    {"a rare one is not held against it", 0.5, {2, {9, 1}, {0, 0}}, {0, 0}},
+    {"a rare one is drawn to the others", 0.5, {2, {9, 1}, {0, 1}}, {0.057781, 0.479968}},
+    {"the best mean stays the best", 0.5, {3, {7, 2, 1}, {0.3, -0.5, 1}}, {0.287164, -0.204055, 0.497961}},
+    {"one never tried", 0.5, {3, {9, 0, 1}, {0, 7, 1}}, {0.057781, 0, 0.479968}},
 };
 
 static void no_log_no_value(void **state)
 {
     (void)state;
-    const int64_t n[2] = {0, 0};
-    const double mean[2] = {1, 2};
     double q[2] = {5, 5};
-    assert_false(wnw__cql_solve(&(struct wnw__cql_state){2, n, mean, NULL}, 0.5, q));
+    assert_false(wnw__cql_solve(&(struct wnw__cql_state){2, {0, 0}, {1, 2}}, 0.5, q));
     assert_cmp(q[0], ==, -INFINITY);
     assert_cmp(q[1], ==, -INFINITY);
 }
@@ -107,22 +73,19 @@ static void newton_equals_gradient_descent(void **state)
     (void)state;
     uint32_t seed = 7;
     for (int k = 0; k < 40; k++) {
-        int64_t n[7], sum = 0;
-        double mean[7], q[7], slow[7], balance = 0;
-        const int32_t n_action = 2 + k % 6;
-        for (int a = 0; a < n_action; a++) {
-            sum += n[a] = 10 + (int64_t)(test_uniform(&seed) * 20);
-            mean[a] = 2 * test_normal(&seed);
+        struct wnw__cql_state s = {.n_action = 2 + k % 6};
+        int64_t sum = 0;
+        double q[7], slow[7], balance = 0;
+        for (int a = 0; a < s.n_action; a++) {
+            sum += s.n[a] = 10 + (int64_t)(test_uniform(&seed) * 20);
+            s.mean[a] = 2 * test_normal(&seed);
         }
-        static const double alike[7] = {1, 1, 1, 1, 1, 1, 1};
-        const struct wnw__cql_state s = {
-            .n_action = n_action, .n = n, .mean = mean, .drawn = k % 4 == 1 ? alike : NULL};
         const double weight = k % 3 == 0 ? 2 : 0.5;
         assert_true(wnw__cql_solve(&s, weight, q));
         descend(&s, weight, 20000, slow);
-        for (int a = 0; a < n_action; a++) {
+        for (int a = 0; a < s.n_action; a++) {
             assert_near(q[a], slow[a], 1e-6);
-            balance += (double)n[a] / (double)sum * (q[a] - mean[a]);
+            balance += (double)s.n[a] / (double)sum * (q[a] - s.mean[a]);
         }
         assert_near(balance, 0, 1e-8);
     }
@@ -134,16 +97,14 @@ static void equal_counts_keep_the_order(void **state)
     (void)state;
     uint32_t seed = 11;
     for (int k = 0; k < 50; k++) {
-        int64_t n[5];
-        double mean[5], q[5];
-        for (int a = 0; a < 5; a++) {
-            n[a] = 4;
-            mean[a] = test_normal(&seed);
-        }
-        assert_true(wnw__cql_solve(&(struct wnw__cql_state){5, n, mean, NULL}, 0.1 + k * 0.2, q));
+        struct wnw__cql_state s = {.n_action = 5, .n = {4, 4, 4, 4, 4}};
+        double q[5];
+        for (int a = 0; a < 5; a++)
+            s.mean[a] = test_normal(&seed);
+        assert_true(wnw__cql_solve(&s, 0.1 + k * 0.2, q));
         for (int a = 0; a < 5; a++)
             for (int b = 0; b < 5; b++)
-                if (mean[a] > mean[b])
+                if (s.mean[a] > s.mean[b])
                     assert_cmp(q[a], >, q[b]);
     }
 }
@@ -157,8 +118,8 @@ static const struct wnw__bandit_rule head_rule = {
 /* One slot in one cell: every prompt tries each action twice, and rewards[a] is what it earns. */
 static void add_prompt(struct wnw__bandit *b, const double *rewards, double offset)
 {
-    static const int32_t cell[1] = {0};
-    static const uint8_t action[6] = {0, 1, 2, 2, 1, 0};
+    static int32_t cell[1] = {0};
+    static uint8_t action[6] = {0, 1, 2, 2, 1, 0};
     double reward[6];
     for (int k = 0; k < 6; k++)
         reward[k] = rewards[action[k]] + offset;
@@ -177,8 +138,8 @@ static void rewards_are_centred(void **state)
     assert_near(wnw__bandit_slope(&b, 0), 3, 1e-12);
     /* Mean 0; squares: 2 (16/9 + 1/9 + 25/9) and 2 (4 + 1 + 1), over 12 rewards. */
     assert_near(wnw__bandit_sigma(&b), sqrt((2 * 42 / 9.0 + 12) / 12), 1e-12);
-    assert_int_equal(b.n[2], 4);
-    assert_int_equal(b.n_pair[2], 2);
+    assert_int_equal(b.of[2].n, 4);
+    assert_int_equal(b.of[2].n_pair, 2);
     wnw__bandit_free(&b);
 }
 
@@ -216,17 +177,17 @@ static const struct choice choices[] = {
 static void slots_and_penalties(void **state)
 {
     (void)state;
-    static const int32_t cell[2] = {2, 0};
-    static const uint8_t action[4][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
-    static const double reward[4] = {0, 1, 10, 11}; /* slot 0 earns 10, slot 1 earns 1 */
-    static const double penalty[4][2] = {{0, 0}, {0, 5}, {0, 0}, {0, 5}};
+    static int32_t cell[2] = {2, 0};
+    static uint8_t action[4][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+    static double reward[4] = {0, 1, 10, 11}; /* slot 0 earns 10, slot 1 earns 1 */
+    static double penalty[4][2] = {{0, 0}, {0, 5}, {0, 0}, {0, 5}};
     struct wnw__bandit b;
     assert_ok(wnw__bandit_init(&b, 3, 2, 0));
     wnw__bandit_add(&b, &(struct wnw__bandit_trials){4, 2, cell, &action[0][0], reward, &penalty[0][0]});
     assert_near(wnw__bandit_slope(&b, 2), 10, 1e-12);
     assert_near(wnw__bandit_slope(&b, 0), 1 - 5, 1e-12);
     assert_near(wnw__bandit_slope(&b, 1), 0, 0);
-    assert_int_equal(b.n[1 * 2], 0);
+    assert_int_equal(b.of[1 * 2].n, 0);
     wnw__bandit_free(&b);
 }
 
@@ -234,26 +195,26 @@ static void slots_and_penalties(void **state)
 static void cells_gather(void **state)
 {
     (void)state;
-    static const int32_t cell[3] = {0, 1, 2}, to[3] = {0, 0, 1};
-    static const uint8_t action[2][3] = {{0, 1, 0}, {1, 0, 0}};
-    static const double reward[2] = {0, 2}; /* -1 and 1 once the mean is taken off */
+    static int32_t cell[4] = {0, 1, 2, 3};
+    static uint8_t action[2][4] = {{0, 1, 0, 0}, {1, 0, 0, 0}};
+    static double reward[2] = {0, 2}; /* -1 and 1 once the mean is taken off */
     struct wnw__bandit b, all;
-    assert_ok(wnw__bandit_init(&b, 3, 2, 0));
+    assert_ok(wnw__bandit_init(&b, 4, 2, 0));
     for (int i = 0; i < 5; i++)
-        wnw__bandit_add(&b, &(struct wnw__bandit_trials){2, 3, cell, &action[0][0], reward, NULL});
+        wnw__bandit_add(&b, &(struct wnw__bandit_trials){2, 4, cell, &action[0][0], reward, NULL});
     assert_int_equal(b.n_prompt[2], 5);
-    assert_ok(wnw__bandit_gather(&all, &b, to, 2));
+    assert_ok(wnw__bandit_gather(&all, &b, 2));
     assert_int_equal(all.n_cell, 2);
     assert_int_equal(all.n_prompt[0], 10);
-    assert_int_equal(all.n_prompt[1], 5);
-    assert_int_equal(all.n[0], 10);
-    assert_int_equal(all.n[1], 10);
-    assert_int_equal(all.n[2], 10);
-    assert_near(all.sum[0], 0, 1e-12); /* cell 0 loses by action 0 what cell 1 gains by it */
-    assert_near(all.sum[1], 0, 1e-12);
-    assert_int_equal(all.n_pair[1], 10);
-    assert_near(all.gain[1], 0, 1e-12);
-    assert_near(all.gain_sq[1], 10 * 4, 1e-12);
+    assert_int_equal(all.n_prompt[1], 10);
+    assert_int_equal(all.of[0].n, 10);
+    assert_int_equal(all.of[1].n, 10);
+    assert_int_equal(all.of[2].n, 20);
+    assert_near(all.of[0].sum, 0, 1e-12); /* cell 0 loses by action 0 what cell 1 gains by it */
+    assert_near(all.of[1].sum, 0, 1e-12);
+    assert_int_equal(all.of[1].n_pair, 10);
+    assert_near(all.of[1].gain, 0, 1e-12);
+    assert_near(all.of[1].gain_sq, 10 * 4, 1e-12);
     assert_near(wnw__bandit_sigma(&all), wnw__bandit_sigma(&b), 0);
     wnw__bandit_free(&b);
     wnw__bandit_free(&all);
@@ -263,9 +224,9 @@ static void cells_gather(void **state)
 static void lowest_of_equals(void **state)
 {
     (void)state;
-    static const int32_t cell[1] = {0};
-    static const uint8_t action[3] = {0, 1, 2};
-    static const double reward[3] = {1, 0, 1};
+    static int32_t cell[1] = {0};
+    static uint8_t action[3] = {0, 1, 2};
+    static double reward[3] = {1, 0, 1};
     struct wnw__bandit_rule rule = head_rule;
     struct wnw__bandit b;
     int32_t choice;

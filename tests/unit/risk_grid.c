@@ -63,8 +63,8 @@ static void each_cell_keeps_its_share(void **state)
 /* One reward of one action in a cell, not centred. */
 static void credit(struct wnw__bandit *b, int32_t cell, int32_t action, double reward)
 {
-    b->n[cell * b->n_action + action]++;
-    b->sum[cell * b->n_action + action] += reward;
+    b->of[cell * b->n_action + action].n++;
+    b->of[cell * b->n_action + action].sum += reward;
 }
 
 static void few_rewards_lean_on_parents(void **state)

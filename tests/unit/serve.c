@@ -989,6 +989,85 @@ static void test_documents(void **state)
     serve_documents_free();
 }
 
+/* A header of 2 tokens, and a document of n; its ends differ where it follows another one. */
+static void write_document(int32_t *ids, int32_t n, int32_t first)
+{
+    ids[0] = 1;
+    ids[1] = 2;
+    for (int32_t k = 0; k < n; k++)
+        ids[2 + k] = first + k;
+}
+
+static void test_plan_of_several_documents(void **state)
+{
+    (void)state;
+    enum { A = 40, B = 200 };
+    int32_t a[2 + A], b[2 + B], prompt[2 + A + 1 + B + 5] = {0}, total, wrong;
+    struct serve_join_part parts[2];
+    write_document(a, A, 100);
+    write_document(b, B, 1000);
+    memcpy(prompt, a, sizeof a);
+    prompt[2 + A] = 7; /* an empty line */
+    memcpy(prompt + 2 + A + 1, b + 2, B * sizeof *b);
+    prompt[2 + A + 1] = 8;         /* its first token is written otherwise here, */
+    prompt[2 + A + 1 + B - 1] = 9; /* and its last one */
+    const struct serve_join_source of[] = {{a, 2 + A, 2}, {b, 2 + B, 2}};
+    const int32_t n = (int32_t)(sizeof prompt / sizeof *prompt);
+    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_int_equal(parts[0].n, 2 + A);
+    assert_int_equal(parts[1].from, 2 + 101); /* more than half of them are read */
+    assert_int_equal(parts[1].at, 2 + A + 1 + 101);
+    assert_int_equal(parts[1].n, B - 101 - 1);
+    assert_int_equal(total, 2 + A + 1 + B - 1);
+    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.01, &total, &wrong));
+    assert_int_equal(parts[1].from, 2 + SERVE_JOIN_LEAST);
+    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.0, &total, &wrong));
+    assert_int_equal(parts[1].from, 3); /* its first token is another one here */
+    assert_true(serve_join_plan(parts, of, 2, prompt, n, 1.0, &total, &wrong));
+    assert_int_equal(parts[1].n, 0);
+    assert_int_equal(total, 2 + A + 1 + B - 1);
+    prompt[2 + A + 100] = 8; /* it is another text */
+    assert_false(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_int_equal(wrong, 1);
+    prompt[20] = 8;
+    assert_false(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_int_equal(wrong, 0);
+    assert_false(serve_join_plan(parts, of, 2, a, 10, 0.5, &total, &wrong));
+}
+
+static void test_lists_of_documents(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT], name[SERVE_JOIN_NAME + 1], file[32];
+    int32_t n, held[SERVE_MAX_JOINS];
+    const int32_t both[] = {1, 0}, other[] = {0, 1};
+    assert_true(load("a", "one", 3, why));
+    assert_int_equal(serve_joins_n(), 0); /* one document follows no other */
+    assert_true(load("b", "two", 3, why));
+    const int32_t d = serve_join_take(both, 2, 0.25);
+    assert_true(serve_document_is_join(d));
+    assert_int_equal(serve_join_take(both, 2, 0.25), d);
+    assert_string_equal(serve_document_text(d), "two\n\none");
+    assert_int_equal(serve_join_documents(d, &n)[0], 1);
+    assert_int_equal(n, 2);
+    serve_document_show(d, name);
+    assert_string_equal(name, "b+a");
+    serve_document_file(d, file);
+    assert_int_equal(serve_document_of_file(file), d);
+    for (int32_t i = 1; i < SERVE_MAX_JOINS; i++)
+        assert_true((held[i] = serve_join_take(other, 2, i / 100.0)) > 0);
+    assert_int_equal(serve_join_take(other, 2, 0.5), -1); /* all places are held */
+    serve_join_give_back(held[3]);
+    const int32_t last = serve_join_take(other, 2, 0.5); /* the place of that, under a number of its own */
+    assert_int_equal(serve_join_place(last), serve_join_place(d) + 3);
+    assert_true(last != held[3]);
+    serve_document_show(held[3], name);
+    assert_string_equal(name, "");
+    assert_null(serve_document_tokens(held[3], &n));
+    serve_document_kept(held[3], 5, &config.keep_rule); /* nobody's */
+    serve_documents_free();
+}
+
 /* 100 bytes a token, 10 entries of it. */
 static void test_slots_behind_documents(void **state)
 {
@@ -1216,6 +1295,8 @@ int main(void)
         cmocka_unit_test(test_documents_that_are_none),
         cmocka_unit_test(test_documents_are_cleaned),
         cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_plan_of_several_documents),
+        cmocka_unit_test(test_lists_of_documents),
         cmocka_unit_test(test_slots_behind_documents),
         cmocka_unit_test(test_errors_are_json),
         cmocka_unit_test(test_bodies),

@@ -202,6 +202,15 @@ int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
     return rc;
 }
 
+int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list)
+{
+    WNW_REQUIRE(cache);
+    int rc = WNW_OK;
+    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
+        rc = wnw__bridge_watch_profiles(&b->watch, list);
+    return rc;
+}
+
 int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
 {
     WNW_REQUIRE(cache);

@@ -380,10 +380,10 @@ static int take_chunk(struct wnw__bridge_watch *w)
 }
 
 /* Adds the files of a list. */
-static int take_profiles(struct wnw__bridge_watch *w, const char *list)
+int wnw__bridge_watch_profiles(struct wnw__bridge_watch *w, const char *list)
 {
-    char *path;
-    int rc = wnw_profile_next(&path, &list);
+    char *path = NULL;
+    int rc = list ? wnw_profile_next(&path, &list) : WNW_OK;
     while (rc == WNW_OK && path) {
         rc = wnw__bridge_watch_profile(w, path);
         wnw_free(path);
@@ -394,7 +394,7 @@ static int take_profiles(struct wnw__bridge_watch *w, const char *list)
 
 int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
 {
-    const char *recipe = getenv("WINNOW_POLICY"), *profiles = getenv("WINNOW_PROFILE");
+    const char *recipe = getenv("WINNOW_POLICY");
     wnw_size size = {.kind = WNW_SIZE_NONE};
     int n = 0;
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
@@ -407,6 +407,6 @@ int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w)
     if (!recipe || !*recipe)
         return WNW_OK;
     WNW_TRY(take_chunk(w));
-    WNW_TRY(take_profiles(w, profiles ? profiles : ""));
+    WNW_TRY(wnw__bridge_watch_profiles(w, getenv("WINNOW_PROFILE")));
     return wnw__bridge_watch_set_alone(w, recipe, &size, true);
 }

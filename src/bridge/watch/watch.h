@@ -19,6 +19,8 @@ int wnw__bridge_watch_check(struct wnw__bridge_backend *b);
 int wnw__bridge_watch_part(struct wnw__bridge_watch *w, const wnw_part *part);
 /* Adds the results of a file to the profile; NULL takes the profile away. E_IO, E_FORMAT, E_MISMATCH. */
 int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path);
+/* Adds each file of a list (wnw_profile_next); NULL has none. */
+int wnw__bridge_watch_profiles(struct wnw__bridge_watch *w, const char *list);
 /* The same from WINNOW_PROFILE, WINNOW_POLICY, WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES; without the second it does
  * nothing. */
 int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Which policies a server can compress with while a prompt is read. */
+#ifndef WNW_APP_CHUNKS_H
+#define WNW_APP_CHUNKS_H
+
+#include "winnow_method.h"
+
+#include <string.h>
+
+/* Why a policy cannot compress a prompt that is still read, though its phases allow it: words for a message. NULL:
+ * nothing hinders it. It needs the queries or blocks of the chunks before, or its size is one of whole prompts. Static. */
+static inline const char *app_chunk_misfit(const wnw_policy *policy)
+{
+    if (wnw_policy_needs(policy).flags & WNW_NEED_EVERY_QUERY)
+        return "this policy needs the queries of the whole prompt";
+    if (strstr(wnw_policy_string(policy), "+partition"))
+        return "the server does not note which blocks this policy has compressed";
+    if (strstr(wnw_policy_string(policy), "+quality"))
+        return "this policy promises a quality of whole prompts";
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* Sequences on devices for the package (app/sequence.h). */
+#include "python/entry.h"
+
+#include "base/err.h"
+#include "winnow_bridge.h"
+
+#include <ggml-backend.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_ours(const char *name)
+{
+    return strncmp(name, "WINNOW", 6) == 0 && name[6] >= '0' && name[6] <= '9';
+}
+
+/* Writes the names of winnow's devices from number `first` on to out, with commas between. Returns the number of all such devices. */
+static size_t list_ours(size_t first, char *out, size_t size)
+{
+    size_t n = 0, len = 0;
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        const char *name = ggml_backend_dev_name(ggml_backend_dev_get(i));
+        if (!is_ours(name) || n++ < first)
+            continue;
+        const size_t more = strlen(name) + (len > 0);
+        if (len + more >= size)
+            continue;
+        if (len > 0)
+            out[len] = ',';
+        memcpy(out + len + (len > 0), name, more - (len > 0));
+        len += more;
+    }
+    if (size > 0)
+        out[len] = '\0';
+    return n;
+}
+
+int wnw_python_devices(const char *name, char *ours, size_t size)
+{
+    unsetenv("WINNOW_DEVICES"); /* the program names its devices itself */
+    const size_t before = list_ours(0, NULL, 0);
+    WNW_TRY(wnw_bridge_wrap(name));
+    list_ours(before, ours, size);
+    return *ours ? WNW_OK : wnw__fail(WNW_E_ARG, "there is no device %s", name);
+}
+
+int wnw_python_sequence_new(struct app_sequence **out, const struct app_sequence_params *params)
+{
+    return app_sequence_new(out, params);
+}
+
+void wnw_python_sequence_free(struct app_sequence *s)
+{
+    app_sequence_free(s);
+}
+
+int wnw_python_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past)
+{
+    return app_sequence_load(s, state, n, n_past);
+}
+
+int wnw_python_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n)
+{
+    return app_sequence_read(s, tokens, n, NULL, NULL);
+}
+
+int wnw_python_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    return app_sequence_compress(s, size, n_prefix);
+}
+
+int wnw_python_sequence_rewind(struct app_sequence *s, int32_t n)
+{
+    return app_sequence_rewind(s, n);
+}
+
+int32_t wnw_python_sequence_n_read(const struct app_sequence *s)
+{
+    return app_sequence_n_read(s);
+}
+
+void wnw_python_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out)
+{
+    app_sequence_measure(s, out);
+}
+
+int wnw_python_sequence_generate(wnw_generated *out, struct app_sequence *s, const wnw_model *model,
+                                 wnw_sampler *sampler, const wnw_generate_params *params)
+{
+    const wnw_decoder by = app_sequence_decoder(s, model);
+    return wnw_generate_by(out, &by, sampler, params);
+}
