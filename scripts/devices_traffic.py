@@ -41,6 +41,9 @@ def arguments():
     return p.parse_args()
 
 
+SHORT = 8  # by then a prompt was compressed
+
+
 class Counter:
     """Counts messages in a stream of ggml's RPC: of requests a byte, a size and the data; of answers a size and the data."""
 
@@ -178,8 +181,8 @@ def main():
         sent = {}
         for name in servers:
             prompt = ids(a.length, 7, 3, 200)
-            few, many = (ask(servers, relays, name, prompt, n)[1] for n in (2, a.answer))
-            sent[name] = [(y - x) / (a.answer - 2) for x, y in zip(few, many)]
+            few, many = (ask(servers, relays, name, prompt, n)[1] for n in (SHORT, a.answer))
+            sent[name] = [(y - x) / (a.answer - SHORT) for x, y in zip(few, many)]
         node = {name: mib(servers[name], name) for name in servers}
         print("server,round trip longer by ms,ms of a token,ratio,lowest,highest,messages of a token,bytes to workers,bytes from workers,MiB of a node")
         for delay in map(float, a.delays.split(",")):
