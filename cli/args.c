@@ -294,7 +294,9 @@ static const struct app_option inspect_options[] = {
 APP_GROUP(cli_group_inspect, "Output", inspect_options);
 
 static const struct app_option export_options[] = {
-    {"slot", 0, APP_TEXT, "FILE", NULL, "must be given", "where to write the slot", AT(slot), 0, 0, NULL},
+    {"slot", 0, APP_TEXT, "FILE", NULL, NULL, "where to write the slot", AT(slot), 0, 0, NULL},
+    {"state", 0, APP_TEXT, "DIR", NULL, NULL,
+     "folder of `winnow serve --state`, where chats about the document find it", AT(state), 0, 0, NULL},
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL, "the model that read the document", AT(app.model),
      0, 0, NULL},
 };

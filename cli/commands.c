@@ -108,10 +108,12 @@ const struct app_command cli_commands[] = {
      .args_size = sizeof(struct cli_args),
      .run = cli_inspect},
     {.name = "export",
-     .about = "Writes a stored document as a slot that `winnow serve` restores.",
-     .usage = "DOC.wkv --slot FILE [-m MODEL]",
+     .about = "Writes a stored document as a slot that `winnow serve` restores, or parks it for chats.",
+     .usage = "DOC.wkv (--slot FILE | --state DIR) [-m MODEL]",
      .notes = "Put the file into the folder of `winnow serve --save`. POST /winnow/slots/0?action=restore "
-              "with\n{\"filename\": FILE} restores it into a slot. See docs/use/server.md.",
+              "with\n{\"filename\": FILE} restores it into a slot. With --state, a chat whose first message "
+              "begins with the\ndocument begins with it by itself, if it brings no API key and asks for the "
+              "document's policy and size.\nSee docs/use/server.md.",
      .groups = export_groups,
      .max_rest = 1,
      .args_size = sizeof(struct cli_args),

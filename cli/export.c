@@ -7,8 +7,10 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/stored.h"
+#include "serve/park_folder.h"
 #include "serve/slot_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,9 +55,11 @@ static int make_slot(struct export *x)
     slot->n_sequence = info.n_tokens;
     slot->state_bytes = n;
     slot->entries = info.n_entries;
-    slot->compressed = info.policy != NULL;
-    strcpy(slot->by.recipe, info.policy ? info.policy : "full");
-    slot->by.size = info.size;
+    const bool whole = info.n_entries == (int64_t)info.n_tokens * info.n_layer * info.n_head_kv ||
+                       !info.policy || strncmp(info.policy, "full+", 5) == 0;
+    slot->compressed = !whole;
+    strcpy(slot->by.recipe, slot->compressed ? info.policy : "full");
+    slot->by.size = slot->compressed ? info.size : (wnw_size){0};
     slot->by.n_protected = info.n_prefix;
     return APP_OK;
 }
@@ -77,15 +81,102 @@ static int write_slot(struct export *x, const char *path)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
+/* ---- Parking ---- */
+
+/* Notes the largest number of a folder's files. */
+static int take_number(const struct serve_park_found *found, void *user)
+{
+    uint64_t *most = user;
+    *most = found->id > *most ? found->id : *most;
+    serve_park_about_clear(found->about);
+    return WNW_OK;
+}
+
+/* The text of the document's tokens as a server renders it: with control tokens, but for the first one of a text. NULL: no memory. */
+static char *text_of(const struct export *x, size_t *len)
+{
+    int32_t n, n_first = 0, *first = NULL; /* what the vocabulary puts before each text */
+    size_t size = 0;
+    char *text = NULL;
+    const int32_t *ids = wnw_stored_tokens(x->st, &n);
+    FILE *f = open_memstream(&text, &size);
+    bool good = f && wnw_tokenize(x->model, "", 0, true, false, &first, &n_first) == WNW_OK;
+    for (int32_t i = 0; good && i < n; i++) {
+        char *piece = NULL;
+        good = wnw_token_piece(x->model, ids[i], &piece) == WNW_OK;
+        if (good && !(i == 0 && n_first > 0 && ids[0] == first[0]))
+            fputs(piece, f);
+        wnw_free(piece);
+    }
+    good = good && !ferror(f);
+    if (f && fclose(f) != 0)
+        good = false;
+    wnw_free(first);
+    *len = good ? size : 0;
+    if (good)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* What a server looks a parked prompt up by. */
+static int describe(struct serve_park_about *about, const struct export *x)
+{
+    const struct serve_slot_by *by = &x->slot.by;
+    *about = (struct serve_park_about){.n_tokens = x->slot.n_sequence, .compressed = x->slot.compressed != 0};
+    if (serve_keep_rule_set(&about->keep_rule, by->recipe, NULL) != WNW_OK)
+        return app_fail(APP_BAD_INPUT, "'%s' is no prompt of a server: %s", x->path, wnw_last_error());
+    about->keep_rule.size = by->size;
+    about->keep_rule.n_protected = by->n_protected;
+    about->by = about->keep_rule;
+    about->key = text_of(x, &about->key_len);
+    return about->key ? APP_OK : app_fail(APP_FAILED, "out of memory for the text of '%s'", x->path);
+}
+
+/* The slot, packed. */
+static int pack(uint8_t **image, size_t *n, const struct export *x)
+{
+    const struct serve_slot_form any = {.type_k = -1, .type_v = -1};
+    int32_t n_tokens;
+    const int32_t *tokens = wnw_stored_tokens(x->st, &n_tokens);
+    struct serve_slot_read slot = {.file = x->slot, .state = x->state}; /* the state stays ours */
+    const int status = serve_slot_file_check(&x->slot, tokens, x->state, &any);
+    slot.notes = (int32_t *)(uintptr_t)tokens; /* they are only read */
+    return status == WNW_OK ? serve_slot_file_pack(image, n, &slot) : status;
+}
+
+static int park(const struct export *x, const char *path)
+{
+    struct serve_park_folder folder = {0};
+    struct serve_park_about about;
+    uint8_t *image = NULL;
+    uint64_t most = 0;
+    size_t n = 0, bytes;
+    int rc = describe(&about, x);
+    if (rc != APP_OK)
+        return rc;
+    int status = pack(&image, &n, x);
+    status = status == WNW_OK ? serve_park_folder_open(&folder, path, x->slot.fingerprint, take_number, &most)
+                              : status;
+    status = status == WNW_OK ? serve_park_folder_write(&bytes, &folder, most + 1, &about, image, n) : status;
+    serve_park_folder_close(&folder);
+    serve_park_about_clear(&about);
+    free(image);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
 int cli_export(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     struct export x = {.path = app->n_rest == 1 ? app->rest[0] : NULL};
     if (!x.path)
         return app_fail(APP_BAD_INPUT, "which document? Name a stored one");
-    if (!args->slot)
-        return app_fail(APP_BAD_INPUT, "where is the slot to be written? Name a file with --slot");
-    int rc = app_out_check(args->slot, NULL);
+    if (!args->slot && !args->state)
+        return app_fail(APP_BAD_INPUT,
+                        "where is the slot to be written? Name a file with --slot, or a folder with --state");
+    if (args->slot && args->state)
+        return app_fail(APP_BAD_INPUT, "--slot and --state exclude each other; give one of them");
+    int rc = args->slot ? app_out_check(args->slot, NULL) : APP_OK;
     if (rc == APP_OK)
         rc = cli_stored_open(&x.st, x.path);
     if (rc == APP_OK)
@@ -95,8 +186,11 @@ int cli_export(const struct app_args *app)
     if (rc == APP_OK)
         rc = make_slot(&x);
     if (rc == APP_OK)
-        rc = write_slot(&x, args->slot);
-    if (rc == APP_OK)
+        rc = args->slot ? write_slot(&x, args->slot) : park(&x, args->state);
+    if (rc == APP_OK && args->state)
+        app_note("'%s': %d tokens, for chats of `winnow serve --state %s`", x.path, (int)x.slot.n_sequence,
+                 args->state);
+    else if (rc == APP_OK)
         app_note("'%s': %d tokens, for `winnow serve --save`", args->slot, (int)x.slot.n_sequence);
     wnw_free(x.state);
     wnw_model_free(x.model);

@@ -221,4 +221,28 @@ refuses("no template", "--raw", compress("raw", small, "--policy", "full", "--ra
 refuses("another template", "as it was stored", first, rest=("--chat-template", "llama3"))
 refuses("too little memory", "bytes", first, options=("--kv-bytes", "100K"))
 work.cleanup()
+work = tempfile.TemporaryDirectory()
+
+# Parked by the command: a chat about the document begins with it, in a server that somebody starts later, and goes on like one that has read it.
+for policy in (("--policy", "full"), ("--policy", "keydiff", "--budget", "100")):
+    state = f"{work.name}/state-{policy[1]}"
+    parked = compress(f"parked-{policy[1]}", words(150, 77), *policy)
+    done = run("export", "-m", model, parked, "--state", state)
+    check("a document is parked", done.returncode == 0 and len([f for f in os.listdir(state) if f.endswith(".park")]) == 1, done.stderr)
+    question = user(words(150, 77) + "\n\nwho")
+    with Server([winnow, "serve", "-m", model, "--port", "0", "--slots", "2", "--state", state, *policy, "--", "-t", "1"]) as s:
+        held = run("export", "-m", model, parked, "--state", state)
+        check("not while a server has the folder", held.returncode == 2 and len(held.stderr.splitlines()) == 1 and "another server uses this folder" in held.stderr, held.stderr)
+        got = chat(s, question)
+        check("it is not read again", got.json["timings"]["cache_n"] > 650 and got.json["timings"]["prompt_n"] < 30, got.json["timings"])
+        stored_tokens = ask(parked, "who")
+        check("the answer of `winnow ask`", [t["id"] for t in got.json["choices"][0]["logprobs"]["content"]][:1] == stored_tokens[:1], got.text[:300], stored_tokens)
+    with Server([winnow, "serve", "-m", model, "--port", "0", "--slots", "2", "--state", state, *policy, "--", "-t", "1"]) as s:
+        other = s.ask("/v1/chat/completions", {"messages": question, "max_tokens": N, "temperature": 0}, {"Authorization": "Bearer somebody"})
+        check("it is of nobody who has a key", other.json["timings"]["prompt_n"] > 500, other.json["timings"])
+    with Server([winnow, "serve", "-m", model, "--port", "0", "--slots", "2", "--state", state, "--policy", "keydiff", "--budget", "90", "--", "-t", "1"]) as s:
+        got = chat(s, question)
+        check("another policy reads it", got.json["timings"]["prompt_n"] > 500, got.json["timings"])
+both = run("export", "-m", model, parked, "--state", state, "--slot", f"{work.name}/x")
+check("a slot or a folder", both.returncode == 2 and "exclude each other" in both.stderr, both.stderr)
 finish()
