@@ -21,7 +21,7 @@ endif
 # $(call whole,PATH): the path from the root, as a word of the shell. make's own abspath would take a path with blanks for several.
 whole = "$$(realpath -ms -- "$(1)")"
 
-.PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb wheel docs clean help
+.PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb wheel vulkan docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
@@ -87,6 +87,11 @@ wheel: ## make the Python package in dist/
 	tools=$${WINNOW_CACHE:-$$HOME/.cache/winnow}/wheel/venv/bin && \
 	    CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) "$$tools/pip" wheel . --no-deps --no-build-isolation --disable-pip-version-check -w "$(BUILD)/wheel-raw" && \
 	    "$$tools/python" scripts/wheel.py "$(BUILD)"/wheel-raw/winnow-*.whl dist
+
+vulkan: ## build the Vulkan module of ggml, so that `--devices vulkan0` computes on a GPU with a Vulkan driver
+	scripts/setup.sh vulkan
+	mkdir -p "$(BUILD)"
+	cp "$${WINNOW_CACHE:-$$HOME/.cache/winnow}/vulkan/libggml-vulkan.so" "$(BUILD)/"
 
 uninstall: ## remove what the last install from here put there
 	DESTDIR="$(DESTDIR)" scripts/uninstall.sh "$(BUILD)/install_manifest.txt"

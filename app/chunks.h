@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Why a policy cannot compress a prompt that is still read, beside its phases (wnw_policy_allows): words for a message. NULL:
+/* Why a policy cannot compress a prompt that is still read, though its phases allow it: words for a message. NULL:
  * nothing hinders it. It needs the queries or blocks of the chunks before, or its size is one of whole prompts. Static. */
 static inline const char *app_chunk_misfit(const wnw_policy *policy)
 {

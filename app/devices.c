@@ -2,6 +2,7 @@
 #include "app/devices.h"
 
 #include "app/console.h"
+#include "app/share.h"
 #include "winnow_bridge.h"
 
 #include <ggml-backend.h>
@@ -84,6 +85,13 @@ static int share_out(struct app_devices *d, const char *layers, const char *mode
 
 /* ---- Devices ---- */
 
+void app_devices_name_modules(void)
+{
+    char path[4096];
+    if (app_program_part(path, sizeof path, "libggml-vulkan.so", false))
+        (void)setenv("WINNOW_GGML_MODULES", path, 0);
+}
+
 static bool is_ours(const char *name)
 {
     return strncmp(name, "WINNOW", 6) == 0 && name[6] >= '0' && name[6] <= '9';
@@ -111,6 +119,7 @@ int app_devices_make(struct app_devices *d, const struct app_args *args, const c
         return args->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                             : APP_OK;
     unsetenv("WINNOW_DEVICES"); /* the option counts */
+    app_devices_name_modules();
     const int made = wnw_bridge_wrap(args->devices);
     if (made != WNW_OK)
         return app_fail_status(made);

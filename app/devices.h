@@ -17,6 +17,10 @@ struct app_devices {
     int32_t n;
 };
 
+/* Sets WINNOW_GGML_MODULES to the libggml-vulkan.so in the folder of our backend, where there is one and nothing is set. Programs that
+ * are started from here load it, too. */
+void app_devices_name_modules(void);
+
 /* Makes the devices that args names, for the model in this file. Without --devices it does nothing. */
 int app_devices_make(struct app_devices *d, const struct app_args *args, const char *model);
 void app_devices_clear(struct app_devices *d);

@@ -394,6 +394,48 @@ int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t 
                                                                 : compress_all(s, size, n_prefix);
 }
 
+/* Compresses what was read so far of a prompt. */
+static int compress_chunk(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    wnw_size now = *size;
+    if (s->n_read <= n_prefix)
+        return WNW_OK;
+    if (size->kind == WNW_SIZE_RATIO) { /* not of what earlier chunks have left */
+        const int64_t all = (int64_t)floor((1 - size->ratio) * (double)s->n_read + 1e-6);
+        now = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = all > 1 ? all : 1};
+    }
+    return app_sequence_compress(s, &now, n_prefix);
+}
+
+int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int32_t n, int32_t chunk,
+                             const wnw_size *size, int32_t n_prefix)
+{
+    bool (*const progress)(int32_t done, int32_t total, void *user) = s->progress;
+    const char *reason;
+    int rc = WNW_OK;
+    if (s->policy && wnw_policy_has_own_size(s->policy))
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "the policy settles what it keeps by itself, which fits no chunks on --devices: take "
+            "--evict end, or another policy such as keydiff");
+    if (s->policy && !wnw_policy_allows(s->policy, WNW_PHASE_CHUNK, &reason))
+        return wnw__fail(WNW_E_UNSUPPORTED, "%s", reason);
+    s->progress = NULL; /* a chunk is not the whole */
+    for (int32_t at = 0; rc == WNW_OK && at < n;) {
+        const int32_t most = chunk > 0 ? chunk : BATCH, n_now = n - at < most ? n - at : most;
+        rc = app_sequence_read(s, tokens + at, n_now, NULL, NULL);
+        if (rc == WNW_OK)
+            rc = compress_chunk(s, size, n_prefix);
+        at += n_now;
+        if (rc == WNW_E_RANGE && at < n) /* too short for the policy: it waits for the next chunk */
+            rc = WNW_OK;
+        if (rc == WNW_OK && progress && !progress(at, n, s->user))
+            rc = wnw__fail(WNW_E_CANCELLED, "cancelled after %d of %d tokens", (int)at, (int)n);
+    }
+    s->progress = progress;
+    return rc;
+}
+
 int app_sequence_rewind(struct app_sequence *s, int32_t n)
 {
     if (n == s->n_read)

@@ -47,6 +47,10 @@ int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, 
 /* Compresses what was read by the policy. n_prefix: first tokens that a chat template wrote. A ratio or budget counts them, as that of a
  * session does. A ratio is of what came after the last compression, and what that has left stays. */
 int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix);
+/* Reads tokens that follow nothing, and compresses after every chunk of them, so that a prompt fits whose full cache does not. A ratio is of the tokens
+ * that were read by then. chunk 0: 512 tokens. E_UNSUPPORTED: the policy judges a whole prompt alone. */
+int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int32_t n, int32_t chunk,
+                             const wnw_size *size, int32_t n_prefix);
 /* Takes back all but the first n tokens. E_UNSUPPORTED: some of those that go were compressed together with others. */
 int app_sequence_rewind(struct app_sequence *s, int32_t n);
 int32_t app_sequence_n_read(const struct app_sequence *s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What winnow doctor says of versions, the CPU, kernels and memory. */
 #include "app/cpu.h"
+#include "app/devices.h"
 #include "cli/chat_line.h"
 #include "cli/doctor.h"
 #include "winnow_bridge.h"
@@ -107,6 +108,9 @@ static void kernels(struct cli_doctor *d)
 static void devices(struct cli_doctor *d)
 {
     json_t *list = json_array();
+    app_devices_name_modules();
+    if (wnw_bridge_built_for() && wnw_bridge_load_modules() != WNW_OK)
+        cli_doctor_find(d, true, "name another file there, or unset it", "%s", wnw_last_error());
     for (size_t i = 0; i < ggml_backend_dev_count() && list; i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
         size_t left = 0, total = 0;

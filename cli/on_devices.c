@@ -12,7 +12,7 @@
 /* The first option that was given and that sequences of libllama lack; NULL: there is none. */
 static const char *find_refused(const struct app_args *a)
 {
-    if (a->evict && strcmp(a->evict, "end") != 0)
+    if (a->evict && strcmp(a->evict, "layer") == 0)
         return a->evict;
     if (a->evict_every)
         return "--evict-every";
@@ -49,7 +49,7 @@ int cli_on_devices_check(const struct cli_args *args)
     if (refused == args->app.evict)
         return app_fail(APP_BAD_INPUT,
                         "--evict %s is for sessions on the CPU; on --devices a prompt is compressed at "
-                        "its end (--evict end)",
+                        "its end (--evict end), or in chunks (--evict chunk)",
                         refused);
     return app_fail(APP_BAD_INPUT, "%s is for sessions on the CPU; leave out %s or --devices", refused,
                     refused);
@@ -147,8 +147,26 @@ void cli_on_devices_measure_bytes(const struct cli_on_devices *d, struct app_job
     job->kv_bytes = size.bytes;
 }
 
+/* The same in chunks: each is compressed when it was read. */
+static int read_chunks(struct cli_on_devices *d, struct app_job *job, int32_t n)
+{
+    const double start = app_now_ms();
+    app_progress_start(&job->progress, "prefill", "tokens");
+    const int status = app_sequence_read_chunks(d->sequence, job->tokens, n, job->keep.run.chunk,
+                                                &job->keep.size, wnw_prompt_parts_of(job->prompt).n_prefix);
+    app_progress_end(&job->progress);
+    job->prefill_ms = app_now_ms() - start;
+    if (status == WNW_OK)
+        cli_on_devices_measure(d, job);
+    return status == WNW_E_UNSUPPORTED ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
+           : status == WNW_OK          ? APP_OK
+                                       : app_fail_status(status);
+}
+
 int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n)
 {
+    if (job->keep.run.phase == WNW_PHASE_CHUNK && !wnw_policy_is_full(job->keep.policy))
+        return read_chunks(d, job, n);
     const int rc = cli_on_devices_read(d, job, 0, n, NULL, NULL);
     if (rc != APP_OK)
         return rc;

@@ -48,6 +48,8 @@ install(TARGETS winnow_lib winnow_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIB
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(wnw_bridge)
   install(TARGETS winnow_bridge LIBRARY DESTINATION ${wnw_peer_dir})
+  # `make vulkan` builds it, and the command looks for it in that library's folder.
+  install(FILES ${CMAKE_BINARY_DIR}/libggml-vulkan.so DESTINATION ${wnw_peer_dir} OPTIONAL)
 endif()
 if(wnw_server)
   # `make server` builds it; an install without it goes on. Users start `winnow serve`.

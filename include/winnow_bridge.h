@@ -27,6 +27,11 @@ extern "C" {
  * wnw_bridge_set_policy). Not to be called while another thread uses ggml's registry. */
 WNW_API int wnw_bridge_register(void);
 
+/* Loads modules of ggml with further devices, such as libggml-vulkan.so, which must be of this ggml's version: the files that the
+ * environment's WINNOW_GGML_MODULES names, with colons between. wnw_bridge_register does it, too. Loaded files stay. E_IO: a file cannot be
+ * read; E_BACKEND: ggml cannot load it; E_NOMEM. Not to be called while another thread uses ggml's registry. */
+WNW_API int wnw_bridge_load_modules(void);
+
 /* Makes devices around other devices of this ggml, and registers them: WINNOW0 around the first of `names`, which commas
  * separate, WINNOW1 around the next ("CPU", "rpc:127.0.0.1:50052"; one around each device of a server). Weights, keys and values are in their memory, and they compute.
  * wnw_bridge_register makes those that the environment's WINNOW_DEVICES names. docs/use/devices.md says what they do. E_ARG: there is no

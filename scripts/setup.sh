@@ -17,9 +17,11 @@
 #   clients      OpenAI's and Anthropic's clients for Python, with which a test asks that server
 #   chains       LangChain and LlamaIndex in an environment of their own (250 MB), with which another test asks that server
 #   wheel        a Python environment that makes wheels (`make wheel`), and NumPy, pandas and matplotlib for the test of one
+#   vulkan       ggml's Vulkan backend, compiled as a module of the private ggml (`make vulkan`)
+#   vulkan-driver  Mesa's driver that computes on the CPU, with which tests use that module without a GPU
 #   python-server  packages for the server of llama-cpp-python, which scripts/serve_bench.py also measures
 #
-# Without a step: all of them but the last ten. Every step looks first and does nothing when its work is done, so running
+# Without a step: all of them but the last twelve. Every step looks first and does nothing when its work is done, so running
 # twice is cheap; an interrupted step starts over, a damaged model is made again. Everything but Debian packages goes to
 # ${WINNOW_CACHE:-~/.cache/winnow}. WINNOW_LLAMA_FROM names another such folder, from which the compiled ggml and
 # libllama are copied if they suit this machine; that folder is not changed.
@@ -443,6 +445,7 @@ step_test_models() {
 
 . "$here/peers.sh"
 . "$here/server.sh"
+. "$here/vulkan.sh"
 
 # ---- main ----
 run_steps() {
@@ -455,9 +458,9 @@ run_steps() {
 [ $# -gt 0 ] || set -- packages llama source python model test-models
 for step in "$@"; do
     case $step in
-    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients | chains | wheel | python-server) ;;
+    packages | llama | source | python | model | test-models | browser | clang | cross | packaging | peers | server | clients | chains | wheel | vulkan | vulkan-driver | python-server) ;;
     *)
-        sed -n '3,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '3,23s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
     esac

@@ -19,16 +19,18 @@ from elftools.elf.elffile import ELFFile
 NEWEST = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 10), "GCC": (7, 0, 0)}
 # Symbols that newer versions of glibc have under a newer version, by the library that has them in 2.28.
 OLDER = {
-    "libc.so.6": "__libc_start_main",
-    "libm.so.6": "exp exp2 log log2 pow",
-    "libdl.so.2": "dladdr dlclose dlerror dlmopen dlopen dlsym",
-    "libpthread.so.0": """pthread_attr_getstacksize pthread_attr_setaffinity_np pthread_attr_setstack pthread_attr_setstacksize pthread_create
-        pthread_detach pthread_getaffinity_np pthread_getspecific pthread_join pthread_key_create pthread_key_delete pthread_kill
-        pthread_mutex_trylock pthread_mutexattr_destroy pthread_mutexattr_init pthread_mutexattr_settype pthread_once pthread_rwlock_destroy
-        pthread_rwlock_init pthread_rwlock_rdlock pthread_rwlock_unlock pthread_rwlock_wrlock pthread_setaffinity_np pthread_setspecific
-        pthread_sigmask""",
+    "libc.so.6": ["__libc_start_main"],
+    "libm.so.6": ["exp", "exp2", "log", "log2", "pow"],
+    "libdl.so.2": ["dladdr", "dlclose", "dlerror", "dlmopen", "dlopen", "dlsym"],
+    "libpthread.so.0": [
+        "pthread_attr_getstacksize", "pthread_attr_setaffinity_np", "pthread_attr_setstack", "pthread_attr_setstacksize", "pthread_create",
+        "pthread_detach", "pthread_getaffinity_np", "pthread_getspecific", "pthread_join", "pthread_key_create", "pthread_key_delete",
+        "pthread_kill", "pthread_mutex_trylock", "pthread_mutexattr_destroy", "pthread_mutexattr_init", "pthread_mutexattr_settype",
+        "pthread_once", "pthread_rwlock_destroy", "pthread_rwlock_init", "pthread_rwlock_rdlock", "pthread_rwlock_unlock",
+        "pthread_rwlock_wrlock", "pthread_setaffinity_np", "pthread_setspecific", "pthread_sigmask",
+    ],
 }
-HOME = {name: library for library, names in OLDER.items() for name in names.split()}
+HOME = {name: library for library, names in OLDER.items() for name in names}
 COMPAT = "libwinnow-compat.so"
 # Libraries without versions of their symbols that every manylinux has.
 PLAIN = {"libz.so.1"}

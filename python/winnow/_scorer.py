@@ -20,11 +20,32 @@ _FLAGS = {
 }
 
 
-def _array(pointer, shape, kind):
-    """An array of memory at a pointer. numpy.ctypeslib makes a type for every shape, which takes longer than many a scorer."""
+_memory = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)(("PyMemoryView_FromMemory", ctypes.pythonapi))
+_READ, _WRITE = 0x100, 0x200  # PyBUF_READ, PyBUF_WRITE
+
+
+def _array(pointer, shape, kind, how=_READ):
+    """An array of memory at a pointer. numpy.ctypeslib, and an array type of ctypes, make a type for every shape, which takes longer than
+    many a scorer."""
     kind = np.dtype(kind)
-    memory = (ctypes.c_char * (math.prod(shape) * kind.itemsize)).from_address(ctypes.cast(pointer, ctypes.c_void_p).value)
-    return np.frombuffer(memory, kind).reshape(shape)
+    return np.frombuffer(_memory(pointer, math.prod(shape) * kind.itemsize, how), kind).reshape(shape)
+
+
+def _is_finite(array):
+    """Whether no element is infinite or NaN. np.isfinite would make an array."""
+    return array.size == 0 or math.isfinite(array.max()) and math.isfinite(array.min())
+
+
+_rooms = threading.local()
+
+
+def _room(what, shape):
+    """An array that serves one layer after the other in this thread: new memory for each takes longer than the copy."""
+    room = getattr(_rooms, what, None)
+    if room is None or room.shape != shape:
+        room = np.empty(shape, np.float32)
+        setattr(_rooms, what, room)
+    return room
 
 
 class Observation:
@@ -39,9 +60,12 @@ class Observation:
     - `queries` [n_queries, n_head, d]: after RoPE, of the last positions
     - `query_mean` [n_head, d], `query_cov` [n_head, d, d]: before RoPE
     - `value_norms` [n_head_kv, n]: L2 norm of a value after the output projection
+
+    `out` can be written: a scorer may put its scores there and return nothing, or `out`.
     """
 
     def __init__(self, pointer):
+        self._out, self.out_used = None, False
         self._pointer, self._o = pointer, pointer.contents
         o = self._o
         self.layer, self.n_layer, self.n_head, self.n_head_kv = o.il, o.n_layer, o.n_head, o.n_head_kv
@@ -51,9 +75,7 @@ class Observation:
     def _view(pointer, shape, what, kind=np.float32):
         if not pointer:
             raise LookupError(f"{what} was not observed; name it in needs")
-        view = _array(pointer, shape, kind)
-        view.flags.writeable = False  # it is the cache, or what other policies are shown too
-        return view
+        return _array(pointer, shape, kind)  # which cannot be written: it is the cache, or what other policies are shown too
 
     @property
     def n_entry(self):
@@ -63,6 +85,11 @@ class Observation:
     def positions(self):
         return self._view(self._o.pos, (self.n_head_kv, self.n), "positions", np.int32)
 
+    @property
+    def out(self):
+        self.out_used = True
+        return self._out
+
     def head_keys(self, head):
         """Keys of one KV head, [n, d], without a copy. The next call for another head ends the view."""
         return self._view(self._o.keys(self._pointer, head) if self._o.keys else None, (self.n, self.d), "keys")
@@ -71,11 +98,11 @@ class Observation:
         """Values of one KV head, [n, d], likewise."""
         return self._view(self._o.values(self._pointer, head) if self._o.values else None, (self.n, self.d), "values")
 
-    def _heads(self, of_head):
+    def _heads(self, of_head, what):
         first = of_head(0)
         if self.n_head_kv == 1:
             return first[np.newaxis]
-        out = np.empty((self.n_head_kv, self.n, self.d), np.float32)
+        out = _room(what, (self.n_head_kv, self.n, self.d))
         out[0] = first
         for head in range(1, self.n_head_kv):
             out[head] = of_head(head)
@@ -83,11 +110,11 @@ class Observation:
 
     @property
     def keys(self):
-        return self._heads(self.head_keys)
+        return self._heads(self.head_keys, "keys")
 
     @property
     def values(self):
-        return self._heads(self.head_values)
+        return self._heads(self.head_values, "values")
 
     @property
     def window_attention(self):
@@ -123,7 +150,7 @@ class Observation:
         return self._view(norms, (self.n_head_kv, self.n), "value_norms")
 
 
-_NAMES = set(_FLAGS) | {"layer", "n_layer", "n_head", "n_head_kv", "n", "d", "n_past", "n_entry", "positions", "scale"}
+_NAMES = set(_FLAGS) | {"layer", "n_layer", "n_head", "n_head_kv", "n", "d", "n_past", "n_entry", "positions", "scale", "out"}
 _types = {name: kind for name, kind in c.wnw_part._fields_}
 _score_type = dict(c.wnw_scorer._fields_)["score"]
 
@@ -196,23 +223,35 @@ class Scorer:
         out.contents.n_last = max(out.contents.n_last, self._last)
 
     def _score(self, obs, score):
+        rows = obs.n_head if self._query_heads else obs.n_head_kv
+        out = obs._out = _array(score, (rows, obs.n), np.float32, _WRITE)
         if self._whole:
             result = self.function(obs)
         else:
             result = self.function(**{p: getattr(obs, p) for p in self._parameters})
-        rows = obs.n_head if self._query_heads else obs.n_head_kv
+        if result is None and obs.out_used:
+            result = out
+        if result is not out:
+            self._put(result, out)
+        if _is_finite(out):
+            return
+        group = obs.n_head // obs.n_head_kv if self._query_heads else 1
+        for row in range(rows):
+            if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():  # padding may be anything
+                raise ValueError(f"the scorer {self.name} returned scores that are not finite, in layer {obs.layer}")
+
+    def _put(self, result, out):
+        """Checks what the function returned, and writes it to out."""
         result = np.asarray(result)
         if result.dtype.kind not in "fiub":
             raise TypeError(f"the scorer {self.name} returned {result.dtype}; scores are numbers")
-        if result.shape != (rows, obs.n):
-            raise ValueError(f"the scorer {self.name} returned the shape {result.shape}, not ({rows}, {obs.n}) = [{'n_head' if self._query_heads else 'n_head_kv'}, n]")
-        out = _array(score, (rows, obs.n), np.float32)
-        with np.errstate(over="ignore"):  # a score above float32 is infinite, which is refused below
+        if result.shape != out.shape:
+            raise ValueError(f"the scorer {self.name} returned the shape {result.shape}, not {out.shape} = [{'n_head' if self._query_heads else 'n_head_kv'}, n]")
+        if result.dtype == np.float32:
             out[...] = result
-        group = obs.n_head // obs.n_head_kv if self._query_heads else 1
-        for row in () if np.isfinite(out).all() else range(rows):
-            if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():  # padding may be anything
-                raise ValueError(f"the scorer {self.name} returned scores that are not finite, in layer {obs.layer}")
+        else:
+            with np.errstate(over="ignore"):  # a score above float32 is infinite, which is refused
+                out[...] = result
 
     def __call__(self, *args, **kwargs):
         return self.function(*args, **kwargs)
@@ -235,7 +274,8 @@ def scorer(function=None, *, needs=("keys",), name=None, window=32, first=4, las
     """Makes a scorer of a function, which recipes may then name wherever a policy is: `"mine"`, `"mine+adakv"`.
 
     The function is called once per layer. Its parameters are names of what it needs (`keys`, `window_attention`, ..., see Observation),
-    or one parameter that is the Observation. It returns scores [n_head_kv, n], higher = keep.
+    or one parameter that is the Observation. It returns scores [n_head_kv, n], higher = keep. It may write them to the parameter `out`
+    and return nothing, which saves a copy.
 
     needs: what is observed, names of Observation's arrays
     name: of [a-z0-9_-]; the function's name by default. A second scorer of the name takes the place of the first

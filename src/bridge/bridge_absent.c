@@ -15,6 +15,11 @@ int wnw_bridge_register(void)
     return absent();
 }
 
+int wnw_bridge_load_modules(void)
+{
+    return absent();
+}
+
 int wnw_bridge_find(wnw_bridge **out, void (*synchronize)(struct llama_context *), struct llama_context *ctx)
 {
     (void)synchronize;

@@ -44,6 +44,8 @@ alike 'whole' --policy full
 alike 'positions' --policy streaming_llm --budget 40
 alike 'keys' --policy keydiff --ratio 0.7
 alike 'window queries' --policy snapkv --ratio 0.5
+alike 'chunks' --policy keydiff --budget 100 --evict chunk:128
+alike 'a ratio in chunks' --policy keydiff --ratio 0.75 --evict chunk:128
 
 # Dropped entries are gone: with few of them the text is harder, and takes less memory.
 good 'much is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu --policy streaming_llm --budget 290 && cp "$work/out" "$work/much"
@@ -109,7 +111,8 @@ bad 'a server twice' "is the same server" run -m "$model" --tokens "$work/ids" -
 bad 'layers of no device' 'name them' run -m "$model" --tokens "$work/ids" --layers 4
 bad 'too few layers' "'2,1' are 3 layers, and this model has 4" run -m "$model" --tokens "$work/ids" --devices "cpu,rpc:127.0.0.1:$port" --layers 2,1
 bad 'layers' 'for sessions on the CPU' run "${on[@]}" --evict layer
-bad 'chunks' 'for sessions on the CPU' run "${on[@]}" --evict chunk:100
+bad 'chunks of blocks' 'fits no chunks on --devices' run -m "$model" --tokens "$work/ids" --policy lagkv --ratio 0.5 --devices cpu --evict chunk:100
+bad 'chunks of what is judged whole' 'does not go with this policy' run -m "$model" --tokens "$work/ids" --policy compactor --ratio 0.5 --devices cpu --evict chunk:100
 bad 'again and again' '--evict-every is for sessions' run "${on[@]}" --evict-every 10
 bad 'a tail' '--kv-tail is for sessions' run "${on[@]}" --kv-type q8_0 --kv-tail 32
 bad 'a folder' 'leave out --store' run "${on[@]}" --store "$work/folder"

@@ -26,6 +26,24 @@ static const char *const models[] = {"tiny/tiny-qwen2-f32.gguf", "tiny/tiny-qwen
 
 /* ---- Names ---- */
 
+/* Modules of ggml: none are named, one is not there, one is no library. cli/vulkan.sh has a real one. */
+static void test_modules(void **state)
+{
+    (void)state;
+    unsetenv("WINNOW_GGML_MODULES");
+    assert_ok(wnw_bridge_load_modules());
+    setenv("WINNOW_GGML_MODULES", ":", 1);
+    assert_ok(wnw_bridge_load_modules());
+    setenv("WINNOW_GGML_MODULES", "/nowhere/libggml-none.so", 1);
+    assert_int_equal(wnw_bridge_load_modules(), WNW_E_IO);
+    assert_int_equal(wnw_bridge_register(), WNW_E_IO);
+    assert_non_null(strstr(wnw_last_error(), "/nowhere/libggml-none.so"));
+    setenv("WINNOW_GGML_MODULES", "/proc/self/status", 1);
+    assert_int_equal(wnw_bridge_load_modules(), WNW_E_BACKEND);
+    assert_non_null(strstr(wnw_last_error(), "/proc/self/status"));
+    unsetenv("WINNOW_GGML_MODULES");
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -177,7 +195,7 @@ static float *logits_of(const char *path, const char *device, enum way way, int3
         decode(&t, N_PROMPT + i, 1, logits + (int64_t)i * t.n_vocab);
     if (w && way == HIDDEN)
         assert_cmp(bytes_of(&t), ==, before);
-    if (w && way == DROPPED)
+    if (w && way == DROPPED && pad < N_PROMPT / 4) /* a GPU's heads have steps of about the whole prompt */
         assert_cmp(bytes_of(&t), <, before);
     decode(&t, N_PROMPT + N_SINGLE, N_BATCH, logits + (int64_t)N_SINGLE * t.n_vocab);
     *n_vocab = t.n_vocab;
@@ -223,8 +241,8 @@ static void test_dropped(void **state)
 /* With the name of another device: what comes out on that one (scripts/try_device.sh). */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_memory),
-                                       cmocka_unit_test(test_dropped)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_modules), cmocka_unit_test(test_names),
+                                       cmocka_unit_test(test_memory), cmocka_unit_test(test_dropped)};
     const struct CMUnitTest dropped[] = {cmocka_unit_test(test_dropped)};
     if (argc == 1)
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,6 +241,23 @@ class Package(unittest.TestCase):
             self.m.plan(TEXT, "refused", ratio=0.5)
         self.assertIsInstance(self.m.plan(TEXT, "knorm", ratio=0.5), winnow.Plan)
 
+    def test_a_scorer_writes_its_scores(self):
+        @winnow.scorer(needs=["keys"], first=0, last=0)
+        def py_written(keys, out):
+            np.sqrt(np.einsum("hnd,hnd->hn", keys, keys), out=out)
+            np.negative(out, out=out)
+
+        @winnow.scorer(needs=["keys"], first=0, last=0)
+        def py_returned(obs):
+            obs.out[...] = 0
+            return -np.sqrt(np.einsum("hnd,hnd->hn", obs.keys, obs.keys))
+
+        plans = self.m.plans(TEXT, ["knorm", py_written, py_returned], ratio=0.5)
+        self.assertEqual(plans[1], plans[2])
+        self.assertGreater((plans[0].to_numpy() == plans[1].to_numpy()).mean(), 0.99)
+        self.refused(TypeError, "scores are numbers", lambda keys: None)
+        self.refused(ValueError, "not finite, in layer 0", lambda out: out.fill(np.nan))
+
     def test_bad_scorers(self):
         def raises(keys):
             raise LookupError("mine alone")

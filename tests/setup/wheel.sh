@@ -63,29 +63,37 @@ cd "$work" || exit 1 # nothing is imported from the tree
 "$work/empty/bin/winnow" --version 2>&1 | grep -qwF "$version" || fail "the command of the package is $("$work/empty/bin/winnow" --version 2>&1)"
 passes package.py "$work/empty/bin/python" "$top/tests/python/package.py" "$winnow" "$tiny" "$keep_sets"
 
-# The first lines of the pages.
+# The lines of the pages. Those that ask the default model know the answer.
 mkdir "$work/examples"
 head -n 50 "$top/examples/document.txt" | tee "$work/examples/document.txt" >"$work/document.txt" # with the answer
-sed -n '/^In Python, after/,/^## /s/^    //p' "$top/README.md" >"$work/readme.py"
-sed -n '/^## First lines/,/^## /s/^    //p' "$top/docs/use/python.md" >"$work/page.py"
-for page in readme page; do
-    [ "$(wc -l <"$work/$page.py")" -gt 5 ] || fail "$page.py has no lines"
-    if [ -f "$models/smollm2-135m.gguf" ]; then
-        passes "$page.py" "$work/empty/bin/python" "$work/$page.py"
-        grep -q Nimbus "$work/out" || fail "the lines of $page.py print: $(cat "$work/out")"
-    fi
-done
+# pages PYTHON BLOCKS PAGE...: the program tests/python/pages.py runs this number of blocks and calls.
+pages() {
+    local python=$1 blocks=$2
+    shift 2
+    passes "the lines of ${!#}" "$python" "$top/tests/python/pages.py" "$@"
+    [ "$(tail -n 1 "$work/out")" = "$blocks" ] || fail "the lines of ${!#} are not '$blocks': $(tail -n 3 "$work/out")"
+}
+if [ -f "$models/smollm2-135m.gguf" ]; then
+    pages "$work/empty/bin/python" '1 blocks, 0 calls' --section 'In Python, after' "$top/README.md"
+    grep -q Nimbus "$work/out" || fail "the lines of README.md print: $(cat "$work/out")"
+    pages "$work/empty/bin/python" '1 blocks, 0 calls' "$top/docs/use/python.md"
+    grep -q Nimbus "$work/out" || fail "the lines of python.md print: $(cat "$work/out")"
+fi
 
 # With pandas and matplotlib.
 must 'the extras cannot be installed' environment extras '[plot,frames]'
 passes 'package.py with pandas' env WINNOW_TESTS='Package.test_evaluate Package.test_plot' \
     "$work/extras/bin/python" "$top/tests/python/package.py" "$winnow" "$tiny" "$keep_sets"
+pages "$work/extras/bin/python" '1 blocks, 9 calls' --set smollm2-135m="$tiny" \
+    --prelude 'import numpy; layer = head = 0; n_tokens, layers = 4, [numpy.array([[[0, 2]]])]' "$top/docs/research/python.md"
 passes 'the notebook' "$work/extras/bin/python" "$top/scripts/notebook.py" "$top/examples/new_scorer.ipynb" --set MODEL="$tiny" --set RATIOS='[0.5]'
 grep -qx '[0-9]* cells, 2 figures' "$work/out" || fail "the notebook prints: $(cat "$work/out")"
 
 # With openai and llama-cpp-python, in the environment that pip has installed it into.
 must 'the wheel cannot be installed' "$tools/venv/bin/pip" install -q --no-index --no-deps --disable-pip-version-check --target "$work/site" "$wheel"
-with_site() { env PYTHONPATH="$work/site" "$user_cache/python/bin/python" "$@"; }
+printf '#!/bin/sh\nPYTHONPATH=%q exec %q "$@"\n' "$work/site" "$user_cache/python/bin/python" >"$work/with_site"
+chmod +x "$work/with_site"
+with_site() { "$work/with_site" "$@"; }
 if [ -x "$work/site/winnow/lib/winnow/winnow-llama-server" ] && with_site -c 'import openai' 2>"$work/log"; then
     passes serve.py with_site "$top/tests/python/serve.py" "$tiny"
 else
@@ -93,6 +101,9 @@ else
 fi
 if [ -e "$work/site/winnow/lib/winnow/libggml-winnow.so" ] && with_site -c 'import llama_cpp' 2>"$work/log"; then
     passes attach.py with_site "$top/tests/python/attach.py" "$tiny" "$models/tiny/tiny-qwen2.gguf"
+    pages "$work/with_site" '2 blocks, 0 calls' --set MODEL.gguf="$tiny" --prelude "import winnow
+m = winnow.Model('$tiny', profile=None)
+m.compress('The keeper signs for repairs. ' * 40, policy='knorm', ratio=0.5).save('doc.wkv')" "$top/docs/use/llama-cpp-python.md"
 else
     printf 'left out: winnow.llama_cpp, without llama-cpp-python, or the backend in the wheel\n'
 fi

@@ -14,7 +14,7 @@ struct part {
 
 static const struct row {
     const char *what;
-    int32_t n_header, n, n_done, at_prompt;
+    int32_t n_header, n, n_fixed, at_prompt;
     bool compressed, keeps_previous, all_queries;
     int64_t budget; /* 0: a ratio */
     struct part part[2];
@@ -142,11 +142,13 @@ static const struct row {
     {"every query, earlier turns are kept, a short prompt", 10, 1010, 500, 950, YES, YES, YES, 0, {{0}}},
 };
 
+#include "turns_logged.h"
+
 static struct serve_turns turns_of(const struct row *row)
 {
     struct serve_turns t = {.n_header = row->n_header,
                             .n = row->n,
-                            .n_done = row->n_done,
+                            .n_fixed = row->n_fixed,
                             .at_prompt = row->at_prompt,
                             .compressed = row->compressed,
                             .keeps_previous = row->keeps_previous,
@@ -176,6 +178,15 @@ static void parts_are_those_of_the_row(void **state)
     }
 }
 
+static void logged_requests_are_answered_alike(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof logged / sizeof *logged; i++) {
+        void *row = (void *)(uintptr_t)&logged[i];
+        parts_are_those_of_the_row(&row);
+    }
+}
+
 /* Every history of a few numbers: parts ascend, hold no header, and budgets do not grow. */
 static void parts_are_apart(void **state)
 {
@@ -185,7 +196,7 @@ static void parts_are_apart(void **state)
     for (int k = 0; k < N * N * N * N * 8; k++) {
         const struct row row = {.n_header = at[k / 8 % N],
                                 .n = at[k / 8 / N % N],
-                                .n_done = at[k / 8 / N / N % N],
+                                .n_fixed = at[k / 8 / N / N % N],
                                 .at_prompt = at[k / 8 / N / N / N % N],
                                 .compressed = at[k / 8 / N / N % N] > 0,
                                 .keeps_previous = k & 1,
@@ -211,8 +222,8 @@ static void parts_are_apart(void **state)
 static void first_new(void **state)
 {
     (void)state;
-    struct serve_turns t = {.n_header = 10, .n = 1000, .n_done = 400, .at_prompt = 300};
-    assert_int_equal(serve_turns_first_new(&t), 300); /* n_done is of nothing */
+    struct serve_turns t = {.n_header = 10, .n = 1000, .n_fixed = 400, .at_prompt = 300};
+    assert_int_equal(serve_turns_first_new(&t), 300); /* n_fixed is of nothing */
     t.compressed = true;
     assert_int_equal(serve_turns_first_new(&t), 400);
     t.at_prompt = 600;
@@ -224,6 +235,7 @@ static void first_new(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logged_requests_are_answered_alike),
         cmocka_unit_test(parts_are_apart),
         cmocka_unit_test(first_new),
     };
