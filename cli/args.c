@@ -201,7 +201,7 @@ static const struct app_option serve_options[] = {
     {"kv-bytes", 0, APP_BYTES, "SIZE", NULL, "no cap",
      "most bytes of keys and values of all slots, suffix K, M or G; requests that do not fit are refused",
      AT(app.kv_bytes), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
-    {"evict", 0, APP_TEXT, "WHEN", NULL, "end; chunk, where a prompt would not fit --kv-bytes",
+    {"evict", 0, APP_TEXT, "WHEN", NULL, "end; chunk for long prompts",
      "when a prompt is compressed: end (once it was read), chunk[:C] (after C tokens, 512 unless given)",
      AT(app.evict), 0, 0, NULL},
     APP_DEVICE_OPTIONS(AT(app.devices), AT(app.layers)),

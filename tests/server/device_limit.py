@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Devices whose memory ends: device_limit.py WINNOW
 
-Here a worker is one, whose process may have so many bytes of addresses. Limits are set between what two runs without a limit have needed.
+Here a worker is one, whose process has a limit on bytes of addresses. Limits are set between what two runs without a limit have needed.
 A prompt whose full cache does not fit is refused, and runs when it is compressed in chunks. A server refuses it, too, and its other sequences go on.
 """
 import re
