@@ -66,6 +66,8 @@ static const wnw_option options[] = {
 #define FEW_TAUS {3, 1, {0.5, 1, 2}}
 #define WEIGHTS {7, 3, {0.85, 0.90, 0.95, 1.00, 1.05, 1.10, 1.15}}
 #define TAUS {7, 3, {0.25, 0.5, 0.75, 1, 1.5, 2, 3}}
+#define SIZES(a, b, c, d, e, f, g) \
+    {.items = a, .held_out = b, .next = c, .head_trials = d, .tau_trials = e, .entropy_bins = f, .ppl_bins = g}
 /* clang-format on */
 
 static const struct effort {
@@ -73,9 +75,9 @@ static const struct effort {
     int32_t lengths[4], n_lengths;
     struct wnw__compiler_actions heads, taus;
 } efforts[] = {
-    [WNW_EFFORT_QUICK] = {{24, 8, 0, 48, 16, 12, 5, 2}, {768}, 1, FEW_WEIGHTS, FEW_TAUS},
-    [WNW_EFFORT_NORMAL] = {{40, 12, 0, 64, 32, 20, 5, 2}, {1024, 1280}, 2, FEW_WEIGHTS, FEW_TAUS},
-    [WNW_EFFORT_PAPER] = {{512, 64, 0, 64, 32, 24, 20, 4}, {1024, 2048, 4096, 8192}, 4, WEIGHTS, TAUS},
+    [WNW_EFFORT_QUICK] = {SIZES(24, 8, 48, 16, 12, 5, 2), {768}, 1, FEW_WEIGHTS, FEW_TAUS},
+    [WNW_EFFORT_NORMAL] = {SIZES(40, 12, 64, 32, 20, 5, 2), {1024, 1280}, 2, FEW_WEIGHTS, FEW_TAUS},
+    [WNW_EFFORT_PAPER] = {SIZES(512, 64, 64, 32, 24, 20, 4), {1024, 2048, 4096, 8192}, 4, WEIGHTS, TAUS},
 };
 
 static int32_t largest_budget(const wnw_calibration *c)

@@ -306,8 +306,10 @@ int64_t wnw__compiler_cost(const struct wnw__compiling *w)
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < wnw__compiler_n_items(w); i++)
-        for (int task = 0; task < WNW_N_TASK; task++)
+        for (int k = 0; k < WNW_N_TASK; k++) {
+            const enum wnw__compiler_task task = (enum wnw__compiler_task)k;
             if (is_for(w, task, i))
                 sum += unit_cost(w, task, i) * (task == WNW_TASK_PROMPT ? 1 : w->c->params.n_budgets);
+        }
     return sum;
 }
