@@ -21,6 +21,7 @@ struct cli_args {
     double park_ratio;
     struct app_list host_names;
     bool no_auth;
+    char *resume; /* chat: the file that a conversation goes on from, and is saved to */
     char *cache, *questions, *store, *compare, *slot;
     bool store_exact, store_any;
     char *url, *document, *answer;

@@ -3,6 +3,7 @@
 #include "cli/chat.h"
 
 #include "app/clean.h"
+#include "app/output.h"
 #include "app/stop.h"
 #include "base/err.h"
 #include "cli/chat_line.h"
@@ -34,9 +35,29 @@ static int check_arguments(const struct cli_args *args)
     if (!args->cache || !given)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,
-                    "-c goes on with a stored document under its template and in its cache; leave out %s "
+                    "%s goes on with a stored document under its template and in its cache; leave out %s "
                     "(/file adds a text)",
-                    given);
+                    args->resume ? "--resume" : "-c", given);
+}
+
+/* Takes the conversation that --resume names, if it is there. */
+static int take_resumed(struct cli_args *args)
+{
+    const size_t n = args->resume ? strlen(args->resume) : 0;
+    if (!args->resume)
+        return APP_OK;
+    if (args->cache)
+        return app_fail(APP_BAD_INPUT, "-c and --resume exclude each other; give one of them");
+    if (args->app.devices)
+        return app_fail(APP_BAD_INPUT,
+                        "--resume saves a session on the CPU; leave out --resume or --devices");
+    if (n < 4 || strcmp(args->resume + n - 4, ".wkv") != 0)
+        return app_fail(APP_BAD_INPUT, "--resume %s: a session is saved in a file whose name ends with .wkv",
+                        args->resume);
+    const int rc = app_out_check(args->resume, NULL);
+    if (rc == APP_OK && access(args->resume, F_OK) == 0)
+        args->cache = args->resume;
+    return rc;
 }
 
 /* What conversations on --devices lack. */
@@ -59,7 +80,9 @@ static int check(struct cli_chat *c)
 {
     struct app_args *a = &c->args.app;
     struct cli_args for_store = c->args;
-    int rc = check_arguments(&c->args);
+    int rc = take_resumed(&c->args);
+    if (rc == APP_OK)
+        rc = check_arguments(&c->args);
     if (rc == APP_OK && c->args.cache)
         rc = cli_stored_open(&c->st, c->args.cache);
     if (rc == APP_OK && c->st)
@@ -213,6 +236,13 @@ static int converse(struct cli_chat *c, struct cli_line *lines)
     return got == CLI_LINE_FAILED ? APP_FAILED : first;
 }
 
+/* Saves the conversation that --resume names; the first fault is the exit code. */
+static int save_resumed(struct cli_chat *c, int rc)
+{
+    const int saved = c->args.resume && c->conversation.n > 0 ? cli_chat_save(c, c->args.resume) : APP_OK;
+    return rc != APP_OK ? rc : saved;
+}
+
 static void end(struct cli_chat *c)
 {
     cli_chat_close_session(c);
@@ -243,7 +273,7 @@ int cli_chat(const struct app_args *args)
     if (rc == APP_OK)
         rc = cli_line_open(&lines, c.terminal, !c.args.no_history);
     if (rc == APP_OK)
-        rc = converse(&c, lines);
+        rc = save_resumed(&c, converse(&c, lines));
     cli_line_close(lines);
     app_stop_unwatch();
     end(&c);

@@ -180,7 +180,9 @@ int cli_chat_save(struct cli_chat *c, const char *path)
     if (c->devices.sequence)
         return app_fail(APP_BAD_INPUT,
                         "a conversation on --devices is saved as text; give another ending than .wkv");
-    int rc = app_out_check(path, &c->job.inputs);
+    /* The file of --resume was checked before it was opened, and is replaced as a whole. */
+    const bool resumed = c->args.resume && strcmp(path, c->args.resume) == 0;
+    int rc = resumed ? APP_OK : app_out_check(path, &c->job.inputs);
     if (rc == APP_OK)
         rc = cli_chat_catch_up(c);
     if (rc != APP_OK || c->stale)

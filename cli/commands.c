@@ -65,7 +65,9 @@ const struct app_command cli_commands[] = {
     {.name = "chat",
      .first = "model file cache budget ratio context system n help",
      .about = "Chats with a model, with or without a document; the cache is compressed after every turn.",
-     .usage = "[-m MODEL] [-f DOC | -c DOC.wkv] [--policy RECIPE] [SIZE] [--context N|endless] [options]",
+     .usage = "[-m MODEL] [-f DOC | -c DOC.wkv | --resume FILE.wkv] [--policy RECIPE] [SIZE] [--context "
+              "N|endless]\n"
+              "                   [options]",
      .notes =
          "A line is a turn; a backslash at its end continues it on the next line. /help lists commands such "
          "as\n/undo, /save and /stats. Ctrl-C stops an answer, Ctrl-D quits. Without a terminal, turns are "

@@ -53,7 +53,9 @@ int cli_serve_chunk(char out[CLI_SERVE_CHUNK], const struct cli_args *args, cons
         rc = app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when, LEAST);
     if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK)
         rc = check_recipe(args, recipe, &rules);
-    const int32_t chunk = rules.phase == WNW_PHASE_CHUNK ? (rules.chunk > 0 ? rules.chunk : USUAL) : 0;
+    int32_t chunk = 0;
+    if (rules.phase == WNW_PHASE_CHUNK)
+        chunk = rules.chunk > 0 ? rules.chunk : USUAL;
     if (rc == APP_OK)
         snprintf(out, CLI_SERVE_CHUNK, "%d", (int)chunk);
     return rc;

@@ -216,6 +216,8 @@ WNW_API bool wnw_automatic_is(const char *recipe, double *quality);
 /* Writes the recipe for a prompt of n_tokens, 1 or more, to *recipe, which is released with wnw_free. was_read: what was observed while it
  * was read is not there. Errors: those of wnw_policy_choose and wnw_policy_choose_quality; E_ARG also where a->recipe is another one. */
 WNW_API int wnw_automatic_choose(char **recipe, const wnw_automatic *a, int32_t n_tokens, bool was_read);
+/* As wnw_policy_chunk for a prompt of n_tokens: 0 also where a quality is asked for, or *a is not as wnw_automatic_choose takes it. */
+WNW_API int32_t wnw_automatic_chunk(const wnw_automatic *a, int32_t n_tokens);
 /* A recipe that may be chosen, and its row, which says nothing of the quality; both only within the call. Returns WNW_OK, or what ends it. */
 typedef int wnw_automatic_what(const char *recipe, const wnw_policy_choice *row, void *user);
 /* Calls what for the recipes of prompts of 1 to a->n_most tokens, shortest first: what they need is to be observed while a prompt is read.

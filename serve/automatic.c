@@ -18,6 +18,14 @@ wnw_automatic serve_automatic_of(wnw_policy_facts *facts, const struct serve_kee
                            .profile = c->profile,   .size = keep_rule->size,     .n_most = keep_rule->n_most};
 }
 
+int32_t serve_automatic_chunk(const struct serve_keep_rule *keep_rule, int64_t n_tokens)
+{
+    wnw_policy_facts facts;
+    const wnw_automatic of = serve_automatic_of(&facts, keep_rule, true);
+    const bool known = serve_is_automatic(keep_rule) && n_tokens > 0 && n_tokens <= INT32_MAX;
+    return known ? wnw_automatic_chunk(&of, (int32_t)n_tokens) : 0;
+}
+
 int serve_automatic_each(const struct serve_keep_rule *keep_rule, bool feeds, wnw_automatic_what *row,
                          void *user)
 {

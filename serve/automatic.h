@@ -18,6 +18,8 @@ bool serve_asks_quality(const struct serve_keep_rule *keep_rule);
 /* The facts that "auto" chooses by, with the server's profiles. fed: whether a sample of the prompt was fed again (serve/sample.h).
  * *facts belongs to the caller, who may add what it knows about the prompt. */
 wnw_automatic serve_automatic_of(wnw_policy_facts *facts, const struct serve_keep_rule *keep_rule, bool fed);
+/* Tokens of a chunk that an automatic rule reads a prompt of n_tokens in because it is long (wnw_policy_chunk); else 0. */
+int32_t serve_automatic_chunk(const struct serve_keep_rule *keep_rule, int64_t n_tokens);
 /* Calls wnw_automatic_each for each choice that is possible for prompts without a sample, and if `feeds` also for prompts with one.
  * Covers models whose layers share caches, and others. */
 int serve_automatic_each(const struct serve_keep_rule *keep_rule, bool feeds, wnw_automatic_what *row,

@@ -309,7 +309,9 @@ struct place {
 static int by_position(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
-    return x->pos != y->pos ? (x->pos < y->pos ? -1 : 1) : (x->i > y->i) - (x->i < y->i);
+    if (x->pos != y->pos)
+        return x->pos < y->pos ? -1 : 1;
+    return (x->i > y->i) - (x->i < y->i);
 }
 
 /* The cells in the order of their positions; *order is NULL where they are in it, and else the caller's. */

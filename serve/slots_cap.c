@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The cap on keys and values over all slots: counted before anything is read. */
+#include "serve/automatic.h"
 #include "serve/documents.h"
 #include "serve/slots_impl.h"
 #include "serve/turns.h"
@@ -107,7 +108,10 @@ int32_t serve_slots_chunk(const struct serve_slots *all, const struct serve_ask 
         ask->keep_rule.size.kind == WNW_SIZE_BUDGET || ask->keep_rule.size.kind == WNW_SIZE_RATIO;
     if (chunk == 0 || !ask->keep_rule.chunks || !sized || ask->stores > 0 || ask->visits || !all->by_request)
         return 0;
-    return chunk > 0 ? chunk : chunk_that_fits(all, ask);
+    if (chunk > 0)
+        return chunk;
+    const int32_t fits = chunk_that_fits(all, ask);
+    return fits > 0 ? fits : serve_automatic_chunk(&ask->keep_rule, ask->n_prompt);
 }
 
 uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask)

@@ -41,7 +41,9 @@ static bool add_words(struct eval_spaced *w, const char *text, size_t len)
 /* Length of the first n words. */
 static size_t length_of(const struct eval_spaced *w, size_t n)
 {
-    return n < w->n ? (n > 0 ? w->word[n] - 1 : 0) : w->text.len;
+    if (n >= w->n)
+        return w->text.len;
+    return n > 0 ? w->word[n] - 1 : 0;
 }
 
 static void clear_words(struct eval_spaced *w)

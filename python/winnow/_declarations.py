@@ -1375,6 +1375,7 @@ def wnw_kernel_info_default():
 FUNCTIONS = {
     "wnw_ask": (c_int, [POINTER(wnw_reader), c_char_p, c_double, c_char_p, c_char_p, CFUNCTYPE(c_bool, POINTER(c_char), c_size_t, c_int32, c_void_p), c_void_p]),
     "wnw_automatic_choose": (c_int, [POINTER(c_char_p), POINTER(wnw_automatic), c_int32, c_bool]),
+    "wnw_automatic_chunk": (c_int32, [POINTER(wnw_automatic), c_int32]),
     "wnw_automatic_each": (c_int, [POINTER(wnw_automatic), CFUNCTYPE(c_int, POINTER(c_char), POINTER(wnw_policy_choice), c_void_p), c_void_p]),
     "wnw_automatic_is": (c_bool, [c_char_p, POINTER(c_double)]),
     "wnw_bridge_add_part": (c_int, [POINTER(wnw_bridge), POINTER(wnw_part)]),

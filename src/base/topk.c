@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/topk.h"
+#include "base/clamp.h"
 
 #include <string.h>
 
@@ -46,7 +47,7 @@ struct wnw__cut wnw__topk_cut(const float *score, int64_t n, int64_t k)
 
 int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out)
 {
-    k = k < 0 ? 0 : k > n ? n : k;
+    k = (int32_t)wnw__clamp(k, 0, n);
     struct wnw__cut cut = wnw__topk_cut(score, n, k);
     int32_t m = 0;
     for (int32_t i = 0; i < n && m < k; i++)
@@ -57,7 +58,7 @@ int32_t wnw__topk(const float *score, int32_t n, int32_t k, int32_t first, int32
 
 int32_t wnw__topk_late(const float *score, int32_t n, int32_t k, int32_t first, int32_t *out)
 {
-    k = k < 0 ? 0 : k > n ? n : k;
+    k = (int32_t)wnw__clamp(k, 0, n);
     const struct wnw__cut cut = wnw__topk_cut(score, n, k);
     int64_t skip = -cut.n_tie; /* number of scores equal to the cut that come before the taken ones */
     for (int32_t i = 0; i < n; i++)
@@ -99,7 +100,7 @@ double wnw__topk_sum(const float *x, int32_t n, int32_t k)
 {
     if (!x || n < 1)
         return 0;
-    k = k < 0 ? 0 : k > n ? n : k;
+    k = (int32_t)wnw__clamp(k, 0, n);
     struct wnw__cut cut = wnw__topk_cut(x, n, k);
     double sum = 0;
     for (int32_t i = 0; i < n; i++)

@@ -12,6 +12,7 @@
  * min_tokens is the number of best entries that every head keeps, as far as B allows. Protected entries stay
  * and count. Cost O(L H n).
  */
+#include "base/clamp.h"
 #include "base/topk.h"
 #include "method/count.h"
 #include "policy/part.h"
@@ -61,7 +62,7 @@ static void share_out(const struct opts *o, const wnw_layer_problem *p, int32_t 
                                       (int64_t)(r % p->n_head_kv) * p->row[r / p->n_head_kv],
                                   p->n_entry[r], prot, n_keep[r] - n_prot, flat + n_flat);
     }
-    left = left < 0 ? 0 : left > n_flat ? n_flat : left;
+    left = wnw__clamp(left, 0, n_flat);
     struct wnw__cut cut = wnw__topk_cut(flat, n_flat, left);
     for (int32_t r = first; r < first + n_row; r++)
         for (int32_t k = p->n_entry[r] - n_keep[r]; k > 0; k--)

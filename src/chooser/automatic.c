@@ -64,26 +64,45 @@ static void end_with_share(wnw_policy_choice *out, const wnw_size *size, const w
         out->until_tokens = (int32_t)last;
 }
 
-static int choose(wnw_policy_choice *out, const wnw_automatic *a, int32_t n_tokens, bool was_read)
+/* The facts of a prompt of n_tokens. *quality: what the recipe asks for, else 0. */
+static int facts_of(wnw_policy_facts *facts, double *quality, const wnw_automatic *a, int32_t n_tokens)
 {
-    double q;
-    wnw_policy_facts facts = wnw_policy_facts_default();
+    *facts = wnw_policy_facts_default();
     if (a->facts)
-        WNW_TRY(WNW_SIZED_TAKE(wnw_policy_facts, &facts, a->facts));
-    if (!wnw_automatic_is(a->recipe, &q))
+        WNW_TRY(WNW_SIZED_TAKE(wnw_policy_facts, facts, a->facts));
+    if (!wnw_automatic_is(a->recipe, quality))
         return wnw__fail(WNW_E_ARG,
                          "'%.60s' chooses nothing: it is \"auto\", or \"auto+quality:q=Q\" with a Q above 0 "
                          "and below 1",
                          a->recipe ? a->recipe : "");
+    facts->n_tokens = n_tokens;
+    facts->kept = *quality > 0 ? facts->kept : kept_of(&a->size, n_tokens, facts->shares_least);
+    return WNW_OK;
+}
+
+static int choose(wnw_policy_choice *out, const wnw_automatic *a, int32_t n_tokens, bool was_read)
+{
+    double q;
+    wnw_policy_facts facts;
+    WNW_TRY(facts_of(&facts, &q, a, n_tokens));
     facts.was_read = was_read;
-    facts.n_tokens = n_tokens;
-    facts.kept = q > 0 ? facts.kept : kept_of(&a->size, n_tokens, facts.shares_least);
     *out = wnw_policy_choice_default();
     if (q > 0)
         return wnw_policy_choose_quality(out, &facts, a->profile, q);
     WNW_TRY(wnw_policy_choose(out, &facts));
     end_with_share(out, &a->size, &facts);
     return WNW_OK;
+}
+
+int32_t wnw_automatic_chunk(const wnw_automatic *given, int32_t n_tokens)
+{
+    double q;
+    wnw_automatic a = wnw_automatic_default();
+    wnw_policy_facts facts;
+    if (!given || n_tokens < 1 || WNW_SIZED_TAKE(wnw_automatic, &a, given) != WNW_OK ||
+        facts_of(&facts, &q, &a, n_tokens) != WNW_OK)
+        return 0;
+    return q > 0 ? 0 : wnw_policy_chunk(&facts);
 }
 
 static void write_recipe(char recipe[RECIPE], const wnw_automatic *a, const wnw_policy_choice *row)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts share this code: arithmetic of counts and protected entries, names of choices. */
 #include "method/count.h"
+#include "base/clamp.h"
 
 #include "base/topk.h"
 
@@ -37,8 +38,8 @@ int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, 
 
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n)
 {
-    p.n_first = p.n_first < 0 ? 0 : p.n_first > n ? n : p.n_first;
-    p.n_last = p.n_last < 0 ? 0 : p.n_last > n - p.n_first ? n - p.n_first : p.n_last;
+    p.n_first = (int32_t)wnw__clamp(p.n_first, 0, n);
+    p.n_last = (int32_t)wnw__clamp(p.n_last, 0, n - p.n_first);
     return p;
 }
 
@@ -68,7 +69,7 @@ int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int3
 {
     const int32_t share = wnw__round_count(o->share * budget, WNW_ROUND_EXACT);
     const int64_t room = (int64_t)budget - n_first - o->recent;
-    return o->recent + (share < room ? share : room > 0 ? (int32_t)room : 0);
+    return o->recent + (int32_t)wnw__clamp(share, 0, room > 0 ? room : 0);
 }
 
 /* A total that is shared out among n parts, at most `most` to each. Parts that have less are open. */

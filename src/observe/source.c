@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/source.h"
+#include "base/clamp.h"
 
 #include "base/parallel.h"
 #include "model/rope.h"
@@ -69,7 +70,7 @@ static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t fi
     const struct wnw__source *s = obs->source;
     float *dst = what == WNW_KEYS ? s->keys.p : s->values.p;
     const size_t d = (size_t)obs->n_embd_head;
-    const int32_t left = obs->n_entry[ih] - first, n = left < 0 ? 0 : left < count ? left : count;
+    const int32_t n = (int32_t)wnw__clamp(obs->n_entry[ih] - first, 0, count);
     struct reading r = {.s = s, .il = obs->il, .ih = ih, .first = first, .n = n, .what = what, .dst = dst};
     wnw__parallel(s->of.pool, (n + PIECE - 1) / PIECE, read_piece, &r);
     memset(dst + (size_t)n * d, 0, (size_t)(count - n) * d * sizeof *dst);

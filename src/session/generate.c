@@ -137,7 +137,8 @@ int wnw_generate_by(wnw_generated *out, const wnw_decoder *by, wnw_sampler *sp,
     int rc = generate(&a);
     const int ended = rc == WNW_OK || a.out.n_tokens > 0 ? end_text(&a) : WNW_OK;
     const int taken = rc == WNW_OK || a.out.n_tokens > 0 ? take_text(&a) : WNW_OK;
-    rc = rc != WNW_OK ? rc : ended != WNW_OK ? ended : taken;
+    if (rc == WNW_OK)
+        rc = ended != WNW_OK ? ended : taken;
     wnw__stream_free(&a.stream);
     wnw__sized_give(out, &a.out);
     return rc;

@@ -152,6 +152,19 @@ int wnw__store_adopt(wnw_store *store, int64_t *n)
 
 /* ---- Setting aside ---- */
 
+/* Moves a file to a place that nothing has; an error number, 0 for none. */
+static int move_unless_there(const char *from, const char *to)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return errno;
+    /* File systems that cannot do that at once. */
+    if (access(to, F_OK) == 0)
+        return EEXIST;
+    return rename(from, to) == 0 ? 0 : errno;
+}
+
 int wnw__store_set_aside(const char *folder, const char *name)
 {
     char *from = wnw__store_path(folder, name), *to = wnw__store_path(folder, aside);
@@ -163,10 +176,7 @@ int wnw__store_set_aside(const char *folder, const char *name)
         snprintf(place, sizeof place, i == 0 ? "%s/%s" : "%s/%s.%d", aside, name, i);
         free(to);
         to = wnw__store_path(folder, place);
-        err = !to ? ENOMEM : renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0 ? 0 : errno;
-        /* File systems that cannot do that at once. */
-        if (err == EINVAL || err == ENOSYS)
-            err = access(to, F_OK) == 0 ? EEXIST : rename(from, to) == 0 ? 0 : errno;
+        err = to ? move_unless_there(from, to) : ENOMEM;
     }
     free(from);
     free(to);

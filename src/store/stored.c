@@ -102,7 +102,8 @@ static int fill_session(wnw_session *s, const struct wnw_stored *st, int32_t roo
         return wnw__fail(WNW_E_FULL, "the stored cache has read %d tokens, the context has %d", (int)n_past,
                          (int)n_ctx);
     WNW_TRY(wnw__wkv_check_session(st, s));
-    WNW_TRY(load_layers(s, st, copied ? 0 : room < n_ctx - n_past ? room : n_ctx - n_past, copied));
+    const int32_t n_more = room < n_ctx - n_past ? room : n_ctx - n_past;
+    WNW_TRY(load_layers(s, st, copied ? 0 : n_more, copied));
     return wnw__session_set_state(s, &st->meta.state);
 }
 

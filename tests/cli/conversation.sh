@@ -103,6 +103,20 @@ goes_on 'compressed' -f "$doc" "${ratio[@]}"
 goes_on 'no document' --system 'Be brief.' --policy full
 goes_on 'new positions' -f "$doc" --context endless --budget 100
 talk 'a turn of the file taken back' "/undo\n$second" -m "$model" -c "$work/talk.wkv" -n 12 --policy full
+
+# --resume: a conversation in three parts is one conversation, with or without a new turn.
+talk 'in one go' "$first\n$second\n$long" -m "$model" -n 12 --policy full && cp "$work/out" "$work/a"
+: >"$work/b"
+for turn in "$first" "$second" "$long"; do
+    talk 'resumed' "$turn" -m "$model" -n 12 --policy full --resume "$work/resumed.wkv" && cat "$work/out" >>"$work/b"
+done
+same 'a conversation in parts' "$work/a" "$work/b"
+talk 'nothing was said' '/stats' -m "$model" -n 12 --resume "$work/resumed.wkv"
+bad 'two files' 'exclude each other' chat -m "$model" -c "$work/talk.wkv" --resume "$work/resumed.wkv"
+bad 'another ending' 'ends with .wkv' chat -m "$model" --resume "$work/talk.txt"
+bad 'a document again' 'leave out -f' chat -m "$model" -f "$doc" --resume "$work/resumed.wkv"
+cp "$doc" "$doc.wkv"
+bad 'no session' 'no stored cache' chat -m "$model" --resume "$doc.wkv"
 talk 'a document' "/save $work/doc.wkv" -m "$model" -f "$doc" "${ratio[@]}"
 good 'and asked' ask -m "$model" -c "$work/doc.wkv" -p "$first" -n 16 && cp "$work/out" "$work/a"
 talk 'and talked about' "$first" -m "$model" -c "$work/doc.wkv" -n 16 && same 'a stored document' "$work/a" "$work/out"

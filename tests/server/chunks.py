@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Prompts that `winnow serve` compresses while it reads them (--evict): chunks.py WINNOW"""
+import os
+import pathlib
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
 
 from llama_server import TINY, Most, Server, check, finish, ids
 
 winnow = sys.argv[1]
 MODEL = f"{TINY}/tiny-llama.gguf"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 BATCH = 256  # tokens that the server computes at once
 
 
@@ -75,6 +80,25 @@ with serve("--policy", "keydiff", "--ratio", "0.75", "--evict", "chunk:300") as 
     for policy in ("replay", "full"):
         r = ask(s, ids(1000, 2), winnow={"policy": policy})
         check(f"{policy} is read whole", r.status == 200 and "chunk" not in kv(s)["slots"][0], kv(s)["slots"][0])
+
+# A long prompt of a model with head budgets is read in chunks by itself. A model of a longer context is needed.
+with tempfile.TemporaryDirectory() as folder:
+    data = bytearray(open(MODEL, "rb").read())
+    at = data.index(b"llama.context_length") + len(b"llama.context_length")
+    assert struct.unpack_from("<II", data, at) == (4, 8192)
+    struct.pack_into("<I", data, at + 4, 16384)
+    model, text = pathlib.Path(folder) / "long.gguf", pathlib.Path(folder) / "text.txt"
+    model.write_bytes(data)
+    text.write_text((ROOT / "share/text/calibration.txt").read_text()[:6000])
+    os.environ["WINNOW_CACHE"] = folder  # the profile goes there, and the server finds it
+    made = subprocess.run([winnow, "calibrate", "shares", "-m", model, "-f", text, "--set", "pieces=2,shortest=60,longest=80,extra=90", "-t", "1"], capture_output=True, text=True)
+    check("head budgets", made.returncode == 0, made.stderr)
+    for options, chunk in (((), 2048), (("--evict", "end"), None), (("--policy", "keydiff-shares"), None)):
+        with serve("--ratio", "0.75", "--context", "16384", *options, model=str(model)) as s:
+            r = ask(s, ids(8150, 1))
+            check(f"{options}: not so long", r.status == 200 and "chunk" not in kv(s)["slots"][0], r.text[:300], kv(s)["slots"][0])
+            r = ask(s, ids(8300, 2))
+            check(f"{options}: long", r.status == 200 and kv(s)["slots"][0].get("chunk") == chunk, r.text[:300], kv(s)["slots"][0])
 
 for options, words in ((("--evict", "layer"), "chunk or chunk:C"), (("--evict", "chunk:100"), "at least 128"), (("--evict", "chunk:"), "chunk:C takes C tokens"), (("--evict", "chunk:0"), "chunk:C takes C tokens"), (("--evict", "soon"), "unknown"),
                        (("--evict", "chunk", "--policy", "full"), "removes nothing"), (("--evict", "chunk", "--policy", "replay"), "queries of the whole prompt"), (("--evict", "chunk", "--policy", "lagkv"), "blocks"), (("--evict", "chunk", "--keep-quality", "0.9"), "whole prompts")):

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Devices whose memory ends: device_limit.py WINNOW
 
-Here a worker is one, whose process may have so many bytes of addresses. Limits are set between what two runs without a limit have needed.
+Here a worker is one, whose process may have a limited number of bytes of addresses. Limits are set between what two runs without a limit have needed.
 A prompt whose full cache does not fit is refused, and runs when it is compressed in chunks. A server refuses it, too, and its other sequences go on.
 """
+import atexit
 import re
 import resource
 import socket
@@ -31,6 +32,7 @@ class Worker:
 
         self.process = subprocess.Popen([winnow, "worker", "--listen", f"127.0.0.1:{self.port}", "--device", "CPU", "-t", "1"], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=narrow, env={"MALLOC_ARENA_MAX": "1"})
+        atexit.register(self.process.kill)
         until(self.answers)
 
     def answers(self):

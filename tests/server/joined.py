@@ -5,7 +5,6 @@
 Each document is read once. Where all tokens of later ones are read again, answers are those of a prompt that has their texts. Else a part is moved, and keys of
 the first layer, which depend on tokens and positions alone, are those of that prompt. Lists that are asked for in turn take each other's place.
 """
-import os
 import struct
 import subprocess
 import sys

@@ -222,6 +222,21 @@ static void chunks_of_long_prompts(void **state)
         {{.profiles = SHARES, .n_tokens = 9000, .kept = NAN}, 0},
     };
     assert_int_equal(wnw_policy_chunk(NULL), 0);
+    assert_int_equal(wnw_automatic_chunk(NULL, 9000), 0);
+    wnw_policy_facts shares = {.struct_size = sizeof shares, .profiles = SHARES, .shares_least = 0.2};
+    wnw_automatic a = {.struct_size = sizeof a,
+                       .recipe = "auto",
+                       .facts = &shares,
+                       .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.75}};
+    assert_int_equal(wnw_automatic_chunk(&a, 9000), 2048);
+    assert_int_equal(wnw_automatic_chunk(&a, 8192), 0);
+    assert_int_equal(wnw_automatic_chunk(&a, 0), 0);
+    a.size.ratio = 0.9; /* more than the heads' budgets were measured for */
+    assert_int_equal(wnw_automatic_chunk(&a, 9000), 0);
+    a.recipe = "auto+quality:q=0.9";
+    assert_int_equal(wnw_automatic_chunk(&a, 9000), 0);
+    a.recipe = "snapkv";
+    assert_int_equal(wnw_automatic_chunk(&a, 9000), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wnw_policy_facts f = cases[i].facts;
         f.struct_size = sizeof f;

@@ -9,7 +9,9 @@
 
 int wnw__wrap_host_add(struct wnw__wrap_host *h, struct wnw__wrap *w, const struct ggml_tensor *t)
 {
-    ggml_backend_buffer_t buffer = t ? t->view_src ? t->view_src->buffer : t->buffer : NULL;
+    if (!t)
+        return WNW_OK;
+    ggml_backend_buffer_t buffer = t->view_src ? t->view_src->buffer : t->buffer;
     if (!buffer || ggml_backend_buffer_is_host(buffer))
         return WNW_OK;
     for (int32_t i = 0; i < h->n; i++)

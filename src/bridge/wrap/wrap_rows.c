@@ -309,7 +309,9 @@ static int64_t cap_of(const struct wnw__bridge_layer *l, int32_t i, int32_t from
 {
     const int32_t pad = l->wrap->w->pad, stream = i / l->n_head, entries = l->wrap->heads[i].n;
     const bool grows = stream >= from && stream < to;
-    const int64_t room = (grows ? n : 0) + (grows || entries > 0 ? entries / 8 > pad ? entries / 8 : pad : 0);
+    int64_t room = grows ? n : 0;
+    if (grows || entries > 0)
+        room += entries / 8 > pad ? entries / 8 : pad;
     const int64_t rows = entries + room > 0 ? entries + room : 1;
     return (rows + pad - 1) / pad * pad;
 }

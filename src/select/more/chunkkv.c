@@ -15,6 +15,7 @@
  * Heads that hold other tokens than this one (after an earlier ragged compression) are left out of the sum.
  * Cost O(H n) per head.
  */
+#include "base/clamp.h"
 #include "base/topk.h"
 #include "method/count.h"
 #include "policy/part.h"
@@ -152,7 +153,7 @@ static int32_t select_drop(const struct opts *o, const wnw_select_problem *p, in
     /* The size before rounding, unless this head's count is not that size. */
     const double size = wnw__round_count(p->mean, p->rounding) == p->n_keep ? p->mean : p->n_keep;
     int32_t k = wnw__round_count(n_chunk * (size / p->n), p->rounding);
-    k = k < 1 ? 1 : k > n_chunk ? n_chunk : k;
+    k = (int32_t)wnw__clamp(k, 1, n_chunk);
     const struct chunks chunks = {sum, p->n, o->chunk, mean, n_chunk, 0};
     return take_chunks(&chunks, k, 0, keep);
 }
