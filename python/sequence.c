@@ -44,9 +44,17 @@ int wnw_python_devices(const char *name, char *ours, size_t size)
     return *ours ? WNW_OK : wnw__fail(WNW_E_ARG, "there is no device %s", name);
 }
 
-int wnw_python_sequence_new(struct app_sequence **out, const struct app_sequence_params *params)
+int wnw_python_sequence_new(struct app_sequence **out, const struct wnw_python_sequence_params *params)
 {
-    return app_sequence_new(out, params);
+    const struct app_sequence_params p = {.model = params->model,
+                                          .devices = params->devices,
+                                          .n_ctx = params->n_ctx,
+                                          .n_threads = params->n_threads,
+                                          .kv_type = (wnw_kv_type)params->kv_type,
+                                          .profiles = params->profiles,
+                                          .policy = params->policy,
+                                          .progress = params->progress};
+    return app_sequence_new(out, &p);
 }
 
 void wnw_python_sequence_free(struct app_sequence *s)
@@ -79,9 +87,12 @@ int32_t wnw_python_sequence_n_read(const struct app_sequence *s)
     return app_sequence_n_read(s);
 }
 
-void wnw_python_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out)
+void wnw_python_sequence_measure(const struct app_sequence *s, struct wnw_python_sequence_size *out)
 {
-    app_sequence_measure(s, out);
+    struct app_sequence_size size = {0};
+    app_sequence_measure(s, &size);
+    *out = (struct wnw_python_sequence_size){
+        .kept_mean = size.kept_mean, .bytes = size.bytes, .bytes_full = size.bytes_full};
 }
 
 int wnw_python_sequence_generate(wnw_generated *out, struct app_sequence *s, const wnw_model *model,

@@ -15,9 +15,9 @@ _progress_type = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int32, ctypes.c_int32,
 
 
 class _Params(ctypes.Structure):
-    _fields_ = [("model", ctypes.c_char_p), ("devices", ctypes.c_char_p), ("split", ctypes.c_char_p), ("n_ctx", ctypes.c_int32),
-                ("n_threads", ctypes.c_int32), ("kv_type", ctypes.c_int), ("profiles", ctypes.c_char_p), ("policy", ctypes.POINTER(c.wnw_policy)),
-                ("progress", _progress_type), ("user", ctypes.c_void_p)]
+    """struct wnw_python_sequence_params of python/entry.h."""
+    _fields_ = [("model", ctypes.c_char_p), ("devices", ctypes.c_char_p), ("n_ctx", ctypes.c_int32), ("n_threads", ctypes.c_int32),
+                ("kv_type", ctypes.c_int32), ("profiles", ctypes.c_char_p), ("policy", ctypes.POINTER(c.wnw_policy)), ("progress", _progress_type)]
 
 
 class Measured(ctypes.Structure):
