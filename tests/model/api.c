@@ -170,6 +170,14 @@ static void stored_sessions(void **state)
     assert_int_equal(n_sequence, 0);
     assert_null_refused(wnw_stored_sequence(st, &sequence, NULL));
     assert_ok(wnw_stored_sequence(st, &sequence, &n_sequence));
+    wnw_session *empty = session_of(fx);
+    assert_null_refused(wnw_session_take_sequence(NULL, sequence, n_sequence, fx->tokens, N_TOKENS));
+    assert_null_refused(wnw_session_take_sequence(empty, NULL, n_sequence, fx->tokens, N_TOKENS));
+    assert_null_refused(wnw_session_take_sequence(empty, sequence, n_sequence, NULL, N_TOKENS));
+    assert_error(wnw_session_take_sequence(s, sequence, n_sequence, fx->tokens, N_TOKENS), WNW_E_ARG);
+    assert_error(wnw_session_take_sequence(empty, sequence, n_sequence / 2, fx->tokens, N_TOKENS),
+                 WNW_E_FORMAT);
+    wnw_session_free(empty);
     wnw_free(sequence);
     assert_ok(wnw_engine_new(&e, fx->model, NULL));
     assert_null_refused(wnw_stored_session(NULL, st, e, NULL));
@@ -375,6 +383,8 @@ static void null_models(void **state)
     assert_string_equal(recipe, "replay");
     wnw_free(recipe);
     assert_int_equal(wnw_policy_chunk(NULL), 0);
+    assert_int_equal(wnw_automatic_chunk(NULL, 9000), 0);
+    assert_int_equal(wnw_automatic_chunk(&none, 9000), 0);
     wnw_policy_facts_add(NULL, NULL);
     wnw_policy_facts_add(&facts, NULL);
     assert_int_equal(facts.profiles, 0);
@@ -530,6 +540,7 @@ static void null_policies(void **state)
     assert_false(wnw_policy_allows(NULL, WNW_PHASE_END, &reason));
     assert_non_null(reason);
     assert_false(wnw_policy_allows(NULL, WNW_PHASE_END, NULL));
+    assert_false(wnw_policy_rewrites(NULL));
     assert_null_refused(wnw_registry_new(NULL));
     wnw_registry_free(NULL);
     assert_ok(wnw_registry_new(&r));
@@ -771,8 +782,8 @@ static void numbers_at_their_ends(void **state)
         const int32_t x = ends[i];
         assert_cmp(wnw_strerror(x)[0], !=, '\0');
         if (x < 0)
-        if (x < 0)
-            assert_null(wnw_need_name(x));
+            if (x < 0)
+                assert_null(wnw_need_name(x));
         wnw_kernel_info kernel = wnw_kernel_info_default();
         assert_int_equal(wnw_kernel_get(x, &kernel), x >= 0 && x < wnw_n_kernels() ? WNW_OK : WNW_E_ARG);
         if (x < 0)
