@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Servers of other machines that are gone, hang, are busy, or are something else. Each is a sentence with the address, and this process
- * goes on: with other devices, and with the server once it is there again.
+ * goes on: with other devices, and with the server once it is there again. And what goes to a server that has a graph already.
  */
 #include "helpers.h"
 #include "llamas.h"
@@ -10,10 +10,13 @@
 
 #include <arpa/inet.h>
 #include <ggml-rpc.h>
+#include <limits.h>
 #include <math.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -149,6 +152,22 @@ static void lose(const char *device, int port, pid_t worker, int signal_number, 
     test_llama_close(&t);
 }
 
+/* Until a worker listens. */
+static void await(int port)
+{
+    for (int i = 0; i < 300; i++) {
+        struct sockaddr_in at = {.sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)port),
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        const int fd = socket(AF_INET, SOCK_STREAM, 0);
+        const int failed = connect(fd, (const struct sockaddr *)&at, sizeof at);
+        close(fd);
+        if (!failed)
+            break;
+        usleep(100000);
+    }
+}
+
 /* Logits of a prompt, and of a token after it. */
 static float *logits_on(const char *device, size_t *size)
 {
@@ -189,17 +208,7 @@ static void test_lost(void **state)
     lose("WINNOW0", port, worker, SIGKILL, "closed the connection");
     same_logits("WINNOW1", want, size); /* the process goes on */
     worker = test_worker(port);
-    for (int i = 0; i < 300; i++) { /* until it listens */
-        struct sockaddr_in at = {.sin_family = AF_INET,
-                                 .sin_port = htons((uint16_t)port),
-                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        const int fd = socket(AF_INET, SOCK_STREAM, 0);
-        const int failed = connect(fd, (const struct sockaddr *)&at, sizeof at);
-        close(fd);
-        if (!failed)
-            break;
-        usleep(100000);
-    }
+    await(port);
     same_logits("WINNOW0", want, size); /* and with the server, once it is there again */
 
     setenv("WINNOW_RAGGED_AT_ONCE", "1", 1); /* its graphs are ours */
@@ -213,9 +222,106 @@ static void test_lost(void **state)
     free(want);
 }
 
+/* ---- Graphs that a server has already ---- */
+
+/* Hands on what a client sends to a worker and what that answers, one client after the other. */
+struct between {
+    int listener, worker; /* a port */
+    atomic_llong sent;    /* bytes to the worker */
+};
+
+static bool move(int from, int to, atomic_llong *count)
+{
+    uint8_t bytes[4096];
+    const ssize_t n = recv(from, bytes, sizeof bytes, 0);
+    if (n <= 0 || send(to, bytes, (size_t)n, MSG_NOSIGNAL) != n)
+        return false;
+    if (count)
+        atomic_fetch_add(count, n);
+    return true;
+}
+
+static void *hand_on(void *context)
+{
+    struct between *b = context;
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)b->worker),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int down; (down = accept(b->listener, NULL, NULL)) >= 0; close(down)) {
+        const int up = socket(AF_INET, SOCK_STREAM, 0);
+        struct pollfd p[] = {{.fd = down, .events = POLLIN}, {.fd = up, .events = POLLIN}};
+        bool open = connect(up, (const struct sockaddr *)&at, sizeof at) == 0;
+        while (open && poll(p, 2, -1) > 0)
+            open = (!p[0].revents || move(down, up, &b->sent)) && (!p[1].revents || move(up, down, NULL));
+        close(up);
+    }
+    return NULL;
+}
+
+enum { N_DECODED = 150 };
+
+/* Logits of tokens one by one over ragged layers, and how many bytes went to the worker for each. */
+static float *decoded_on(const char *device, struct between *b, long long bytes[N_DECODED], size_t *size)
+{
+    struct test_llama t;
+    open_on(&t, device);
+    float *logits = malloc(N_DECODED * (size_t)t.n_vocab * sizeof *logits), *prompt = logits_new(&t);
+    assert_non_null(logits);
+    assert_int_equal(decode(&t, 0, N_PROMPT, prompt), 0);
+    for (int32_t i = 0; i < N_DECODED; i++) {
+        const long long before = atomic_load(&b->sent);
+        assert_int_equal(decode(&t, N_PROMPT + i, 1, logits + (int64_t)i * t.n_vocab), 0);
+        bytes[i] = atomic_load(&b->sent) - before;
+    }
+    *size = N_DECODED * (size_t)t.n_vocab * sizeof *logits;
+    free(prompt);
+    test_llama_close(&t);
+    return logits;
+}
+
+static void test_graph_again(void **state)
+{
+    (void)state;
+    struct server at = {0};
+    struct between b = {.worker = test_free_port()};
+    long long bytes[N_DECODED], none[N_DECODED], most = 0, least = LLONG_MAX;
+    pthread_t thread;
+    char name[64];
+    size_t size;
+    const pid_t worker = test_worker(b.worker);
+    await(b.worker);
+    listen_at(&at);
+    b.listener = at.listener;
+    assert_int_equal(pthread_create(&thread, NULL, hand_on, &b), 0);
+    snprintf(name, sizeof name, "rpc:127.0.0.1:%d", at.port);
+    assert_ok(wnw_bridge_wrap(name)); /* WINNOW2, after those of the test before */
+    setenv("WINNOW_RAGGED_AT_ONCE", "1", 1);
+    float *far = decoded_on("WINNOW2", &b, bytes, &size), *here = decoded_on("WINNOW1", &b, none, &size);
+    unsetenv("WINNOW_RAGGED_AT_ONCE");
+    int n_graph = 0;
+    for (int i = 0; i < N_DECODED; i++) {
+        most = bytes[i] > most ? bytes[i] : most;
+        least = bytes[i] < least ? bytes[i] : least;
+    }
+    for (int i = 0; i < N_DECODED; i++)
+        n_graph += bytes[i] > most / 2;
+    print_message("bytes of a token: %lld to %lld, %d with a graph\n", least, most, n_graph);
+    assert_cmp(most, >, 4 * least);
+    assert_in_range(n_graph, 2, N_DECODED / 10); /* the first, and those after rows have moved */
+    assert_memory_equal(far, here, size);
+    free(far);
+    free(here);
+    shutdown(b.listener, SHUT_RDWR);
+    kill(worker, SIGKILL);
+    waitpid(worker, NULL, 0);
+    pthread_join(thread, NULL);
+    close(b.listener);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_servers), cmocka_unit_test(test_lost)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_servers), cmocka_unit_test(test_lost),
+                                       cmocka_unit_test(test_graph_again)};
     setenv("WINNOW_WORKER_SECONDS", "2", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

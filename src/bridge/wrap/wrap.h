@@ -230,18 +230,28 @@ struct wnw__wrap_memory {
     size_t size;
 };
 
+/* Memory of the host that stays from one graph to the next: a server keeps a graph, and needs it only once as long as its nodes are at the
+ * same addresses (wrap/wrap_guard.c). */
+struct wnw__wrap_block {
+    void *at;
+    size_t size;
+};
+
 struct wnw__wrap_run {
     struct wnw__wrap *w;
     ggml_backend_t x;
     unsigned freed; /* of the device, when X last got a graph with a number of its own */
     bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
     struct wnw__wrap_memory kept, scratch, packed, taps; /* of our graphs */
+    struct wnw__wrap_block nodes, tap_nodes;             /* and their nodes */
     struct wnw__bridge_cache *planned; /* whose entries the host has for a plan; NULL: none */
     struct wnw__wrap_host plan_host;   /* and weights that it reads for that */
 };
 
 /* Makes room; contents are lost where it grows. E_NOMEM. */
 int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, size_t size);
+/* At least `size` bytes, whose contents are lost where it grows. NULL: no memory. */
+void *wnw__wrap_block_need(struct wnw__wrap_block *b, size_t size);
 /* Has X compute the graph of `look`, whose ragged layers are settled, with our attention (wrap/wrap_graph.c). */
 enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look);
 /* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. */

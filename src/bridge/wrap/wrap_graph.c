@@ -484,7 +484,7 @@ static void count_tensors(const struct wnw__wrap_look *look, int32_t *tensors, i
     }
 }
 
-static int make(struct build *b, void **memory)
+static int make(struct build *b)
 {
     int32_t n_tensor, n_node;
     count_tensors(b->look, &n_tensor, &n_node);
@@ -496,10 +496,10 @@ static int make(struct build *b, void **memory)
         n_turned += b->look->flash[i].q->ne[3];
     b->tensors = malloc((size_t)n_tensor * sizeof *b->tensors);
     b->turned = malloc(((size_t)n_turned + 1) * sizeof *b->turned);
-    *memory = malloc(size);
-    if (b->tensors && b->turned && *memory)
+    void *memory = wnw__wrap_block_need(&b->r->nodes, size);
+    if (b->tensors && b->turned && memory)
         b->ctx =
-            ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = *memory, .no_alloc = true});
+            ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = memory, .no_alloc = true});
     if (!b->ctx)
         return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %d nodes", (int)n_node);
     b->graph = ggml_new_graph_custom(b->ctx, (size_t)n_node, false);
@@ -511,12 +511,11 @@ static int make(struct build *b, void **memory)
 enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
 {
     struct build b = {.r = r, .look = look};
-    void *memory = NULL;
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     b.layers = calloc((size_t)(look->n_flash + look->n_store) + 1, sizeof *b.layers);
     int rc = b.layers ? prepare(&b) : wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
     if (rc == WNW_OK)
-        rc = make(&b, &memory);
+        rc = make(&b);
     if (rc == WNW_OK)
         status = compute(&b);
     else
@@ -525,7 +524,6 @@ enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_l
         ggml_free(b.ctx);
     for (int32_t i = 0; b.layers && i < b.n_layer; i++)
         free(b.layers[i].host_rows);
-    free(memory);
     free(b.layers);
     free(b.tensors);
     free(b.turned);

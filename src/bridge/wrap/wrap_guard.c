@@ -2,7 +2,10 @@
 /*
  * A relay between ggml's RPC client and a server. A request is a command, the size of what follows, and that. The server answers some
  * commands, with a size and as many bytes. The client waits for an answer before it sends more. The relay looks at requests only as
- * far as it must to know which answer is due.
+ * far as it must to know which answer is due, and at graphs.
+ *
+ * A server keeps the last graph of each device, until a buffer is freed. ggml's client asks it to compute that again only for graphs that
+ * libllama's scheduler has numbered. Ours have no number. So where a graph comes with the same bytes again, the relay asks for it.
  */
 #include "bridge/wrap/wrap_guard.h"
 
@@ -23,9 +26,10 @@
 enum {
     PATIENCE_S = 120, /* a server may compute for long */
     CHUNK = 1 << 16,
-    HEAD = 9,  /* of a request: the command, and a size */
-    SIZE = 8,  /* of an answer, before it */
-    TAIL = 96, /* the first bytes of a request, with its tensor's shape, and the last, with a size */
+    HEAD = 9,         /* of a request: the command, and a size */
+    SIZE = 8,         /* of an answer, before it */
+    TAIL = 96,        /* the first bytes of a request, with its tensor's shape, and the last, with a size */
+    MOST_DEVICES = 8, /* of a server, whose graphs are compared */
 };
 
 /* Commands of ggml's RPC, in its order. */
@@ -34,13 +38,16 @@ enum command {
     GET_ALIGNMENT,
     GET_MAX_SIZE,
     BUFFER_GET_BASE,
+    FREE_BUFFER,
     SET_TENSOR_HASH = 7,
     GET_TENSOR,
     COPY_TENSOR,
-    GET_DEVICE_MEMORY = 11,
+    GRAPH_COMPUTE,
+    GET_DEVICE_MEMORY,
     GET_ALLOC_SIZE = 13,
     HELLO,
     DEVICE_COUNT,
+    GRAPH_RECOMPUTE,
 };
 
 struct wnw__guard {
@@ -55,6 +62,12 @@ struct wnw__guard {
     char why[160];
 };
 
+/* A request to compute a graph, as it came. */
+struct graph {
+    uint8_t *bytes; /* [room] */
+    size_t n, room;
+};
+
 /* One connection of ggml's, and the one to the server. */
 struct relay {
     struct wnw__guard *g;
@@ -62,6 +75,8 @@ struct relay {
     /* The request that comes. */
     uint8_t head[HEAD], first[TAIL], last[SIZE];
     uint64_t n_seen; /* bytes of it that came, with its head */
+    struct graph coming,
+        kept[MOST_DEVICES]; /* what the server has of each device; n 0: nothing that is known */
     /* The answer that is due; size 0: none. */
     enum command command;
     uint64_t answer, n_answered; /* bytes, with its size */
@@ -151,39 +166,45 @@ static bool answer_size(const struct relay *r, uint64_t *size)
     case DEVICE_COUNT:
         *size = 4;
         return true;
+    case FREE_BUFFER:
+    case GRAPH_COMPUTE:
+    case GRAPH_RECOMPUTE:
+        break;
     }
     return false;
 }
 
-/* Takes note of bytes of requests; returns how many, which end where an answer is due. */
-static size_t follow(struct relay *r, const uint8_t *x, size_t n)
+/* Takes note of bytes of a request, and returns how many belong to it. *ended: it is whole. */
+static size_t follow(struct relay *r, const uint8_t *x, size_t n, bool *ended)
 {
     size_t i = 0;
-    while (i < n && r->answer == 0) {
-        if (r->n_seen < HEAD) {
-            r->head[r->n_seen++] = x[i++];
-        } else {
-            const uint64_t at = r->n_seen - HEAD, left = request_size(r) - r->n_seen;
-            const size_t some = left < n - i ? (size_t)left : n - i;
-            for (size_t j = 0; j < some && at + j < TAIL; j++)
-                r->first[at + j] = x[i + j];
-            const size_t kept = some < SIZE ? some : SIZE;
-            memmove(r->last, r->last + kept, SIZE - kept);
-            memcpy(r->last + SIZE - kept, x + i + some - kept, kept);
-            r->n_seen += some;
-            i += some;
-        }
-        if (r->n_seen < HEAD || r->n_seen < request_size(r))
-            continue;
-        uint64_t size;
-        r->n_seen = 0;
-        if (answer_size(r, &size)) {
-            r->command = (enum command)r->head[0];
-            r->answer = SIZE + size;
-            r->n_answered = 0;
-        }
-    }
-    return i;
+    while (i < n && r->n_seen < HEAD)
+        r->head[r->n_seen++] = x[i++];
+    *ended = false;
+    if (r->n_seen < HEAD)
+        return i;
+    const uint64_t at = r->n_seen - HEAD, left = request_size(r) - r->n_seen;
+    const size_t some = left < n - i ? (size_t)left : n - i;
+    for (size_t j = 0; j < some && at + j < TAIL; j++)
+        r->first[at + j] = x[i + j];
+    const size_t kept = some < SIZE ? some : SIZE;
+    memmove(r->last, r->last + kept, SIZE - kept);
+    memcpy(r->last + SIZE - kept, x + i + some - kept, kept);
+    r->n_seen += some;
+    *ended = r->n_seen == request_size(r);
+    return i + some;
+}
+
+/* After a whole request: an answer may be due. */
+static void begin_answer(struct relay *r)
+{
+    uint64_t size;
+    r->n_seen = 0;
+    if (!answer_size(r, &size))
+        return;
+    r->command = (enum command)r->head[0];
+    r->answer = SIZE + size;
+    r->n_answered = 0;
 }
 
 /* ---- Answers in place of the server ---- */
@@ -231,7 +252,10 @@ static uint8_t substitute(const struct relay *r, uint64_t i)
     case ALLOC_BUFFER:
     case GET_DEVICE_MEMORY:
     case DEVICE_COUNT:
-        break;
+    case FREE_BUFFER:
+    case GRAPH_COMPUTE:
+    case GRAPH_RECOMPUTE:
+        break; /* nothing, or no answer */
     }
     return i < sizeof x ? x[i] : 0;
 }
@@ -254,21 +278,96 @@ static bool answer_instead(struct relay *r)
 
 /* ---- Both ways ---- */
 
+static void send_up(struct relay *r, const uint8_t *x, size_t n)
+{
+    if (r->up < 0)
+        return;
+    const int sent = wnw__connect_send(r->up, x, n, r->g->patience);
+    if (sent == 0)
+        lose(r, "it closed the connection");
+    else if (sent < 0)
+        lose_hung(r);
+}
+
+/* ---- Graphs ---- */
+
+static bool append(struct graph *g, const uint8_t *x, size_t n)
+{
+    if (n > g->room - g->n) {
+        const size_t room = 2 * (g->n + n);
+        uint8_t *bytes = realloc(g->bytes, room);
+        if (!bytes)
+            return false;
+        g->bytes = bytes;
+        g->room = room;
+    }
+    memcpy(g->bytes + g->n, x, n);
+    g->n += n;
+    return true;
+}
+
+static void forget_graphs(struct relay *r)
+{
+    for (int i = 0; i < MOST_DEVICES; i++)
+        r->kept[i].n = 0;
+}
+
+static void ask_again(struct relay *r, uint64_t device)
+{
+    uint8_t request[HEAD + 4] = {GRAPH_RECOMPUTE};
+    set_number(request + 1, SIZE, 4);
+    set_number(request + HEAD, 4, device);
+    send_up(r, request, sizeof request);
+}
+
+/* Sends the graph that came, or asks for the one that the server has. */
+static void send_graph(struct relay *r)
+{
+    struct graph *const came = &r->coming;
+    const uint64_t device = came->n >= HEAD + 4 ? number(came->bytes + HEAD, 4) : MOST_DEVICES;
+    struct graph *const kept = device < MOST_DEVICES ? &r->kept[device] : NULL;
+    if (kept && kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0) {
+        ask_again(r, device);
+    } else {
+        send_up(r, came->bytes, came->n);
+        if (kept) {
+            const struct graph before = *kept;
+            *kept = *came;
+            *came = before;
+        }
+    }
+    came->n = 0;
+}
+
+/* Bytes of a request, the last of it if `ended`. */
+static void hand_on(struct relay *r, const uint8_t *x, size_t n, bool ended)
+{
+    if (r->head[0] != GRAPH_COMPUTE)
+        send_up(r, x, n);
+    else if (!append(&r->coming, x, n))
+        lose(r, "there is no memory for its next graph");
+    if (ended && r->head[0] == GRAPH_COMPUTE)
+        send_graph(r);
+    else if (ended && r->head[0] == FREE_BUFFER)
+        forget_graphs(r);
+}
+
 /* From ggml to the server. false: ggml has closed. */
 static bool take_request(struct relay *r)
 {
     const ssize_t got = recv(r->down, r->chunk, CHUNK, 0);
     if (got <= 0)
         return got < 0 && errno == EINTR;
-    const size_t n = follow(r, r->chunk, (size_t)got);
-    if (r->up >= 0) {
-        const int sent = wnw__connect_send(r->up, r->chunk, n, r->g->patience);
-        if (sent == 0)
-            lose(r, "it closed the connection");
-        else if (sent < 0)
-            lose_hung(r);
+    size_t i = 0;
+    while (i < (size_t)got && r->answer == 0) {
+        bool ended;
+        const size_t n = follow(r, r->chunk + i, (size_t)got - i, &ended);
+        hand_on(r, r->chunk + i, n, ended);
+        if (ended)
+            begin_answer(r);
+        i += n;
     }
-    return n == (size_t)got; /* more before an answer is not ggml's client */
+    return i == (size_t)got; /* more before an answer is not ggml's client */
 }
 
 /* From the server to ggml. false: ggml has closed. */
@@ -352,7 +451,10 @@ static void serve(struct wnw__guard *g, int down)
                 break;
             n += (size_t)got;
         }
-        follow(&r, hello, n);
+        bool ended;
+        follow(&r, hello, n, &ended);
+        if (ended)
+            begin_answer(&r);
         if (r.answer > 0 && r.command == HELLO && answer_instead(&r)) {
             r.up = up;
         } else {
@@ -366,6 +468,9 @@ static void serve(struct wnw__guard *g, int down)
     relay_run(&r);
     if (r.up >= 0)
         close(r.up);
+    free(r.coming.bytes);
+    for (int i = 0; i < MOST_DEVICES; i++)
+        free(r.kept[i].bytes);
     free(r.chunk);
 }
 

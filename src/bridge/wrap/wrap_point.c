@@ -4,6 +4,16 @@
 
 #include <stdlib.h>
 
+void *wnw__wrap_block_need(struct wnw__wrap_block *b, size_t size)
+{
+    if (size > b->size) {
+        free(b->at);
+        b->at = malloc(size);
+        b->size = b->at ? size : 0;
+    }
+    return b->at;
+}
+
 int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, size_t size)
 {
     if (m->buffer && size <= m->size)

@@ -69,7 +69,7 @@ static enum ggml_status run_tapped(struct wnw__wrap_run *r, struct wnw__wrap_loo
     struct ggml_cgraph *graph = look->graph;
     const int n = ggml_graph_n_nodes(graph);
     const size_t size = ggml_graph_overhead_custom((size_t)(n + wnw__wrap_taps_count(look->taps)), false);
-    void *memory = malloc(size);
+    void *memory = wnw__wrap_block_need(&r->nodes, size);
     struct ggml_context *ctx =
         memory
             ? ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = memory, .no_alloc = true})
@@ -87,7 +87,6 @@ static enum ggml_status run_tapped(struct wnw__wrap_run *r, struct wnw__wrap_loo
     } else {
         wnw__log(WNW_LOG_WARN, "winnow: no memory for a graph of %d nodes", n);
     }
-    free(memory);
     return status;
 }
 
@@ -170,6 +169,8 @@ static void free_backend(ggml_backend_t backend)
     wnw__bridge_notes_free(&b->notes);
     free(b->watch_own);
     free(b->skipped);
+    free(r->nodes.at);
+    free(r->tap_nodes.at);
     free(r);
     free(b);
     free(backend);

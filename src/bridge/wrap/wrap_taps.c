@@ -4,8 +4,8 @@
  * libllama uses their memory again within the graph. So X copies them while it computes, and the host reads the copies afterwards.
  */
 #include "base/parallel.h"
-#include "bridge/watch/watch.h"
 #include "bridge/sequence/track.h"
+#include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct tap {
 struct wnw__wrap_taps {
     struct tap *list; /* [n] */
     int32_t n;
-    void *memory;
+    size_t bytes; /* of all copies, which lie one after the other */
     struct ggml_context *ctx;
 };
 
@@ -80,10 +80,11 @@ static int make(struct wnw__wrap_taps *t, struct wnw__wrap_run *r)
     enum { PER_TAP = 3 };
     size_t bytes = 0;
     const size_t size = (size_t)t->n * PER_TAP * ggml_tensor_overhead();
-    t->memory = malloc(size);
-    t->ctx = t->memory ? ggml_init((struct ggml_init_params){
-                             .mem_size = size, .mem_buffer = t->memory, .no_alloc = true})
-                       : NULL;
+    void *memory = wnw__wrap_block_need(&r->tap_nodes, size);
+    t->ctx =
+        memory
+            ? ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = memory, .no_alloc = true})
+            : NULL;
     if (!t->ctx)
         return wnw__fail(WNW_E_NOMEM, "no memory to copy what a policy reads");
     for (int32_t i = 0; i < t->n; i++) {
@@ -97,6 +98,7 @@ static int make(struct wnw__wrap_taps *t, struct wnw__wrap_run *r)
         tap->from = f;
     }
     WNW_TRY(wnw__wrap_memory_need(r, &r->taps, bytes));
+    t->bytes = bytes;
     bytes = 0;
     for (int32_t i = 0; i < t->n; i++) {
         struct tap *tap = &t->list[i];
@@ -140,7 +142,6 @@ void wnw__wrap_taps_free(struct wnw__wrap_taps *t)
         return;
     if (t->ctx)
         ggml_free(t->ctx);
-    free(t->memory);
     free(t->list);
     free(t);
 }
@@ -205,23 +206,37 @@ static void take(struct wnw__bridge_backend *b, const struct tap *tap, struct gg
     }
 }
 
+/* Reads all copies at once, since each reading of a server takes a round trip. *out stays NULL where the host reads X's memory; it is
+ * released with free. */
+static int read_copies(const struct wnw__wrap_taps *t, struct wnw__wrap_run *r, uint8_t **out)
+{
+    struct ggml_tensor all;
+    ggml_backend_buffer_t buffer = r->taps.buffer;
+    *out = NULL;
+    if (ggml_backend_buffer_is_host(buffer))
+        return WNW_OK;
+    *out = malloc(t->bytes);
+    if (!*out)
+        return wnw__fail(WNW_E_NOMEM, "no memory to read %zu bytes of %s", t->bytes, r->w->name);
+    wnw__wrap_bytes_at(&all, buffer, ggml_backend_buffer_get_base(buffer), t->bytes);
+    ggml_backend_tensor_get(&all, *out, 0, t->bytes);
+    return WNW_OK;
+}
+
 int wnw__wrap_taps_take(const struct wnw__wrap_taps *t, struct wnw__bridge_backend *b)
 {
+    uint8_t *copies;
     if (!t)
         return WNW_OK;
     ggml_backend_synchronize(b->wrap->x);
+    WNW_TRY(read_copies(t, b->wrap, &copies));
+    const uint8_t *base = ggml_backend_buffer_get_base(b->wrap->taps.buffer);
     for (int32_t i = 0; i < t->n; i++) {
-        struct ggml_tensor *copy = t->list[i].copy, host = *copy;
-        uint8_t *memory = NULL;
-        if (!ggml_backend_buffer_is_host(copy->buffer)) {
-            host.data = memory = malloc(ggml_nbytes(copy));
-            if (!memory)
-                return wnw__fail(WNW_E_NOMEM, "no memory to read %zu bytes of %s", ggml_nbytes(copy),
-                                 b->wrap->w->name);
-            ggml_backend_tensor_get(copy, memory, 0, ggml_nbytes(copy));
-        }
+        struct ggml_tensor host = *t->list[i].copy;
+        if (copies)
+            host.data = copies + ((const uint8_t *)host.data - base);
         take(b, &t->list[i], &host);
-        free(memory);
     }
+    free(copies);
     return WNW_OK;
 }
