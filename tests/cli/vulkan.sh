@@ -20,8 +20,8 @@ export MESA_SHADER_CACHE_DIR=$cache/lavapipe/shaders
 good 'the list of devices' doctor
 grep -q 'Vulkan0 ' "$work/out" || { fail "Vulkan0 is not listed: $(cat "$work/out" "$work/err")"; finish; }
 
-"$program" Vulkan0 >"$work/log" 2>&1 || fail "entries dropped: $(cat "$work/log")"
-[ "$(grep -c 'dropped to hidden' "$work/log")" = 4 ] || fail "entries dropped, not four models: $(cat "$work/log")"
+"$program" Vulkan0 first >"$work/log" 2>&1 || fail "entries dropped: $(cat "$work/log")"
+grep -q 'dropped to hidden' "$work/log" || fail "entries dropped, no numbers: $(cat "$work/log")"
 
 # As much is kept as on the CPU, and the text that follows is as likely.
 ids 300 >"$work/ids"
