@@ -15,14 +15,12 @@ Each round has a prompt of its own. The script prints medians over rounds as CSV
 """
 import argparse
 import os
-import socket
 import statistics
-import subprocess
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
-from llama_server import Server, ids, until  # noqa: E402
+from llama_server import Server, Worker, ids  # noqa: E402
 
 BESIDE = {"wrapped": "cpu", "relay": "rpc", "kept": "rpc"}
 
@@ -38,23 +36,12 @@ def arguments():
     return p.parse_args()
 
 
-def answers(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        return True
-    except OSError:
-        return False
-
-
 def worker(a, workers):
     """The address of a new worker with ggml's kernels."""
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
-    workers.append(subprocess.Popen([f"{a.build}/winnow", "worker", "--listen", f"127.0.0.1:{port}", "--device", "CPU", "-t", "1"], stdin=subprocess.DEVNULL,
-                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-    if not until(lambda: answers(port)):
+    workers.append(Worker(f"{a.build}/winnow"))
+    if not workers[-1].started:
         sys.exit("a worker did not start")
-    return f"127.0.0.1:{port}"
+    return f"127.0.0.1:{workers[-1].port}"
 
 
 def start(a, servers, workers):
@@ -90,8 +77,7 @@ def main():
         for s in servers.values():
             s.stop()
         for w in workers:
-            w.terminate()
-            w.wait()
+            w.end()
     print("server,ms of a decoded token,ratio,lowest,highest,ms of a prompt's token,ratio of that,beside")
     for name in servers:
         row = [statistics.median(x[i] for x in got[name]) for i in range(2)]

@@ -26,7 +26,7 @@ import time
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
-from llama_server import Server, ids, until  # noqa: E402
+from llama_server import Server, Worker, ids  # noqa: E402
 
 
 def arguments():
@@ -70,24 +70,16 @@ class Counter:
 class Relay:
     """The connections between a server and one of its workers, which is started here."""
 
-    def __init__(self, a, processes):
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            self.port = s.getsockname()[1]
-        processes.append(subprocess.Popen([f"{a.build}/winnow", "worker", "--listen", f"127.0.0.1:{self.port}", "--device", "CPU", "-t", "1"],
-                                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        if not until(self.answers):
+    def __init__(self, a, workers):
+        worker = Worker(f"{a.build}/winnow")
+        workers.append(worker)
+        if not worker.started:
             sys.exit("a worker did not start")
+        self.port = worker.port
         self.delay, self.counters = 0.0, []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.name = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
-
-    def answers(self):
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
-            return True
-        except OSError:
-            return False
 
     def accept(self):
         while True:
@@ -144,11 +136,11 @@ class Relay:
         return [sum(x) for x in zip((0, 0, 0), *((q.messages, q.bytes, r.bytes) for q, r in self.counters))]
 
 
-def start(a, servers, relays, processes):
+def start(a, servers, relays, workers):
     context = str(a.length + a.answer + 64)
     rest = ["-t", "1"]
     for name in ("rpc", "around", "serve", "kept"):
-        relays[name] = [Relay(a, processes), Relay(a, processes)]
+        relays[name] = [Relay(a, workers), Relay(a, workers)]
     plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", context, "-np", "1", "-b", "512", "--cache-ram", "0", "--fit", "off", "--host", "127.0.0.1", "--port", "0"]
     servers["rpc"] = Server([*plain, "--rpc", ",".join(r.name for r in relays["rpc"]), "-dev", "RPC0,RPC1", "-ngl", "99", "-ts", "1,1", *rest])
     backend = subprocess.run([f"{a.build}/winnow", "backend", "--path"], capture_output=True, text=True, check=True).stdout.strip()
@@ -175,9 +167,9 @@ def mib(server, name):
 
 def main():
     a = arguments()
-    servers, relays, processes = {}, {}, []
+    servers, relays, workers = {}, {}, []
     try:
-        start(a, servers, relays, processes)
+        start(a, servers, relays, workers)
         sent = {}
         for name in servers:
             prompt = ids(a.length, 7, 3, 200)
@@ -202,9 +194,8 @@ def main():
     finally:
         for s in servers.values():
             s.stop()
-        for p in processes:
-            p.terminate()
-            p.wait()
+        for w in workers:
+            w.end()
 
 
 main()

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: MIT
 # winnow backend: the library's place, and which libllama it fits.
 . "$(dirname "$0")/lib.sh"
-if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
-    echo 'skipped: this build has no backend'
-    finished=true
-    exit 77
-fi
+need_backend
 good 'the path' backend --path
 library=$(cat "$work/out")
 [ -f "$library" ] || fail "there is no file $library"

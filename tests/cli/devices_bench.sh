@@ -1,20 +1,11 @@
 # SPDX-License-Identifier: MIT
 # `bench --devices`: the same columns, with winnow's full and compressed cache on devices around others. No times are checked.
 . "$(dirname "$0")/lib.sh"
-if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
-    echo 'skipped: this build has no backend'
-    finished=true
-    exit 77
-fi
+need_backend
 model=$tiny/tiny-llama.gguf
 need_file "$model"
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$WINNOW" worker --listen "127.0.0.1:$port" --device CPU -t 1 >"$work/worker" 2>&1 &
-worker=$!
-for _ in $(seq 100); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-    sleep 0.2
-done
+free_port
+start_worker --device CPU
 small=(bench -m "$model" --lengths 300 --reps 2 --decode-tokens 8 --peer own -t 1)
 
 good 'sessions' "${small[@]}" --json && cp "$work/out" "$work/session"

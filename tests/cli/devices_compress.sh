@@ -1,18 +1,9 @@
 # SPDX-License-Identifier: MIT
 # `compress --devices`: the stored document has what the devices' cache held, and is asked with sessions and on devices.
 . "$(dirname "$0")/lib.sh"
-if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
-    echo 'skipped: this build has no backend'
-    finished=true
-    exit 77
-fi
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$WINNOW" worker --listen "127.0.0.1:$port" --device CPU -t 1 >"$work/worker" 2>&1 &
-worker=$!
-for _ in $(seq 100); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-    sleep 0.2
-done
+need_backend
+free_port
+start_worker --device CPU
 both=cpu,rpc:127.0.0.1:$port
 head -c 1200 examples/document.txt >"$work/doc.txt"
 

@@ -1,20 +1,11 @@
 # SPDX-License-Identifier: MIT
 # `eval --devices`: samples are answered on devices around others, and the full cache's comparison is that of sessions, but for rounding.
 . "$(dirname "$0")/lib.sh"
-if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
-    echo 'skipped: this build has no backend'
-    finished=true
-    exit 77
-fi
+need_backend
 model=$tiny/tiny-qwen3.gguf
 need_file "$model"
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$WINNOW" worker --listen "127.0.0.1:$port" --device CPU -t 1 >"$work/worker" 2>&1 &
-worker=$!
-for _ in $(seq 100); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-    sleep 0.2
-done
+free_port
+start_worker --device CPU
 both=cpu,rpc:127.0.0.1:$port
 same=(-m "$model" -t 1 --policies snapkv,keydiff --ratios 0.5 --quiet --no-gate --batch 1)
 

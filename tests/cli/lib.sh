@@ -43,6 +43,31 @@ need_file() {
     fi
 }
 
+# skip WHY: ends a test for what is not here.
+skip() {
+    echo "skipped: $1"
+    finished=true
+    exit 77
+}
+
+# Ends a test of what only the backend can.
+need_backend() {
+    ! "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend' || skip 'this build has no backend'
+}
+
+# free_port: makes $port one that nobody listens at.
+free_port() { port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'); }
+
+# start_worker OPTIONS...: `winnow worker` with one thread at $port, with the process $worker, once it listens. The caller ends it.
+start_worker() {
+    "$WINNOW" worker --listen "127.0.0.1:$port" -t 1 "$@" >"$work/worker" 2>&1 &
+    worker=$!
+    for _ in $(seq 100); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+        sleep 0.2
+    done
+}
+
 # ids N [MORE]: N token ids that tiny models have, all above MORE.
 ids() { seq "$1" | awk -v more="${2:-0}" '{ print 1 + more + ($1 * 37) % 200 }'; }
 

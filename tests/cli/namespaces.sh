@@ -2,20 +2,12 @@
 # The example of docs/use/several-machines.md with two network namespaces: its commands as they are, with workers at addresses of networks.
 # It runs in namespaces of its own, so that nothing of it stays; where the system does not let it have them, it is skipped.
 . "$(dirname "$0")/lib.sh"
-if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
-    echo 'skipped: this build has no backend'
-    finished=true
-    exit 77
-fi
+need_backend
 need_file "$models/smollm2-135m.gguf"
 cat >"$work/try.sh" <<'SH'
 mount -t tmpfs none /run && mkdir -p /run/netns && ip netns add tried && ip link add to-tried type veth peer name eth0 netns tried && ip netns del tried
 SH
-if ! unshare --user --map-root-user --net --mount bash "$work/try.sh" >"$work/out" 2>&1; then
-    echo "skipped: no network namespaces here: $(tail -n 1 "$work/out")"
-    finished=true
-    exit 77
-fi
+unshare --user --map-root-user --net --mount bash "$work/try.sh" >"$work/out" 2>&1 || skip "no network namespaces here: $(tail -n 1 "$work/out")"
 {
     echo 'mount -t tmpfs none /run && mkdir -p /run/netns && ip link set lo up || exit 9'
     echo 'winnow() { "$WINNOW" "$@"; }'

@@ -1,22 +1,13 @@
 # SPDX-License-Identifier: MIT
 # --devices of `run`, `ppl`, `chat` and `ask`: a sequence of libllama on winnow's devices is compressed and answers as a session does.
 . "$(dirname "$0")/lib.sh"
-if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
-    echo 'skipped: this build has no backend'
-    finished=true
-    exit 77
-fi
+need_backend
 model=$tiny/tiny-llama.gguf
 need_file "$model"
 ids 600 >"$work/ids"
 
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$WINNOW" worker --listen "127.0.0.1:$port" --device CPU -t 1 >"$work/worker" 2>&1 &
-worker=$!
-for _ in $(seq 100); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-    sleep 0.2
-done
+free_port
+start_worker --device CPU
 
 # Several threads ask the gates of the default policy, and keep their scores.
 demo=$models/smollm2-135m.gguf

@@ -4,9 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 if ! command -v chromedriver >/dev/null || ! command -v chromium >/dev/null; then
-    printf 'skipped: there is no Chromium with chromedriver (scripts/setup.sh browser installs them)\n'
-    finished=true
-    exit 77
+    skip 'there is no Chromium with chromedriver (scripts/setup.sh browser installs them)'
 fi
 
 # One browser opens all pages.

@@ -3,9 +3,7 @@
 # Skipped without the module and the driver, which `scripts/setup.sh vulkan vulkan-driver` brings.
 . "$(dirname "$0")/lib.sh"
 if [ ! -f "$cache/vulkan/made" ] || [ ! -f "$cache/lavapipe/made" ]; then
-    echo 'skipped: there is no Vulkan module of ggml, or no driver for it'
-    finished=true
-    exit 77
+    skip 'there is no Vulkan module of ggml, or no driver for it'
 fi
 program=$(dirname "$WINNOW")/tests/model_bridge_devices
 need_file "$program"

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: MIT
 # winnow worker: who may connect, what it serves, and programs that use it.
 . "$(dirname "$0")/lib.sh"
-if "$WINNOW" backend --path 2>&1 | grep -q 'built without the backend'; then
-    echo 'skipped: this build has no backend'
-    finished=true
-    exit 77
-fi
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+need_backend
+free_port
 bad 'an address for all' '--i-trust-this-network' worker --listen 0.0.0.0:50999
 for address in '' 50999 : :50999 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:99999999999 127.0.0.1:-1 127.0.0.1:+5 '127.0.0.1: 5' 127.0.0.1:5x 127.0.0.1:none 0.0.0.0:0; do
     bad "no address: $address" "is no address.*port from 1 to 65535" worker --listen "$address"
@@ -15,12 +11,7 @@ for address in localhost.example.invalid:50999 '[::]:50999' 128.0.0.1:50999; do
     bad "not of this machine: $address" 'not on the loopback' worker --listen "$address"
 done
 bad 'a device that is not there' 'no device' worker --listen "127.0.0.1:$port" --device none
-"$WINNOW" worker --listen "127.0.0.1:$port" -t 1 >"$work/worker" 2>&1 &
-worker=$!
-for _ in $(seq 100); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-    sleep 0.2
-done
+start_worker
 kill -0 $worker || fail "the worker ended: $(cat "$work/worker")"
 grep -q 'WINNOW: winnow: this CPU' "$work/worker" || fail "the worker serves another device: $(cat "$work/worker")"
 # A second one at the same address says so, and the first goes on.

@@ -8,12 +8,11 @@ A prompt whose full cache does not fit is refused, and runs when it is compresse
 import atexit
 import re
 import resource
-import socket
 import subprocess
 import sys
 import tempfile
 
-from llama_server import TINY, Server, check, finish, ids, until
+from llama_server import TINY, Server, Worker, check, finish, ids
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-qwen3.gguf"
@@ -21,30 +20,16 @@ LONG, MIB = 6000, 1 << 20
 work = tempfile.TemporaryDirectory()
 
 
-class Worker:
-    def __init__(self, limit=None):
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            self.port = s.getsockname()[1]
+class LimitedWorker(Worker):
+    """One whose process may have `limit` bytes of addresses; None: any number."""
 
+    def __init__(self, limit=None):
         def narrow():
             if limit:
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
-        self.process = subprocess.Popen([winnow, "worker", "--listen", f"127.0.0.1:{self.port}", "--device", "CPU", "-t", "1"], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=narrow, env={"MALLOC_ARENA_MAX": "1"})
+        super().__init__(winnow, preexec_fn=narrow, env={"MALLOC_ARENA_MAX": "1"})
         atexit.register(self.process.kill)
-        until(self.answers)
-
-    def answers(self):
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
-            return True
-        except OSError:
-            return False
-
-    @property
-    def name(self):
-        return f"rpc:127.0.0.1:{self.port}"
 
     def peak(self):
         """The most bytes of addresses that it has had."""
@@ -53,10 +38,6 @@ class Worker:
 
     def lives(self):
         return self.process.poll() is None
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
 
 
 tokens = f"{work.name}/ids"
@@ -71,7 +52,7 @@ def run(w, budget):
 
 
 def needed(budget):
-    w = Worker()
+    w = LimitedWorker()
     r = run(w, budget)
     check(f"{budget} without a limit", r.returncode == 0, r.returncode, r.stderr)
     peak = w.peak()
@@ -82,13 +63,13 @@ def needed(budget):
 whole, few = needed(2 * LONG), needed(64)
 check("the full cache needs more", whole - few > 6 * MIB, whole, few)
 limit = (whole + few) // 2
-w = Worker(limit)
+w = LimitedWorker(limit)
 r = run(w, 2 * LONG)
 check("the full cache does not fit", r.returncode == 1 and r.stderr.count("\n") == 1 and re.search(r"could not read a batch of 128 tokens after \d+", r.stderr),
       r.returncode, r.stderr)
 check("the worker lives", w.lives())
 w.end()
-w = Worker(limit)
+w = LimitedWorker(limit)
 r = run(w, 64)
 check("chunks fit", r.returncode == 0 and '"kept_tokens_mean": 64.0' in r.stdout, r.returncode, r.stderr)
 w.end()
@@ -101,7 +82,7 @@ def serve(w):
 
 def peaks():
     """After a short prompt, and after a long one."""
-    w = Worker()
+    w = LimitedWorker()
     s = serve(w)
     s.complete(ids(200, 2), 4, id_slot=0)
     first = w.peak()
@@ -114,7 +95,7 @@ def peaks():
 
 first, last = peaks()
 check("a long prompt needs more", last - first > 6 * MIB, first, last)
-w = Worker((first + last) // 2)
+w = LimitedWorker((first + last) // 2)
 s = serve(w)
 before = s.complete(ids(200, 2), 4, id_slot=0)
 r = s.ask("/completion", {"prompt": ids(LONG, 3), "n_predict": 4, "id_slot": 1})

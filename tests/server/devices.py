@@ -14,38 +14,12 @@ import sys
 import tempfile
 import threading
 
-from llama_server import TINY, Server, at_once, check, finish, ids, nearly_same, until
+from llama_server import TINY, Server, Worker, at_once, check, finish, ids, nearly_same
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
 CLOSE = 0.02  # the same tokens, in other batches or by other kernels
 work = tempfile.TemporaryDirectory()
-
-
-class Worker:
-    """`winnow worker` at a free port, whose kernels are ggml's."""
-
-    def __init__(self):
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            self.port = s.getsockname()[1]
-        self.process = subprocess.Popen([winnow, "worker", "--listen", f"127.0.0.1:{self.port}", "--device", "CPU", "-t", "1"],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(self.answers)
-
-    def answers(self):
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
-            return True
-        except OSError:
-            return False
-
-    @property
-    def name(self):
-        return f"rpc:127.0.0.1:{self.port}"
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
 
 
 def command(*options, rest=()):
@@ -142,7 +116,7 @@ def use(name, s, whole):
 
 common = ("--slots", "2", "--ratio", "0.5", "--save", work.name, "--document", f"text={work.name}/text.txt")
 whole = None
-workers = [Worker(), Worker()]
+workers = [Worker(winnow), Worker(winnow)]
 for name, options in (("plain", ()), ("cpu", ("--devices", "cpu")),
                       ("a worker", ("--devices", workers[0].name)),
                       ("a worker and the CPU", ("--devices", f"{workers[0].name},CPU", "--layers", "3,1")),

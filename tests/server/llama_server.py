@@ -36,6 +36,32 @@ def until(condition, seconds=30):
     return True
 
 
+class Worker:
+    """`winnow worker` at a free port of the loopback, whose kernels are ggml's. popen: more for subprocess.Popen."""
+
+    def __init__(self, winnow, **popen):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            self.port = s.getsockname()[1]
+        self.process = subprocess.Popen([winnow, "worker", "--listen", f"127.0.0.1:{self.port}", "--device", "CPU", "-t", "1"],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **popen)
+        self.started = until(self.answers)
+
+    def answers(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+            return True
+        except OSError:
+            return False
+
+    @property
+    def name(self):
+        return f"rpc:127.0.0.1:{self.port}"
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
 class Reply:
     def __init__(self, response):
         self.status, self.headers = response.status, response.headers
