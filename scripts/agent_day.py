@@ -22,7 +22,6 @@ It prints for each server the tokens that were read and the tokens that were the
 95th percentile), and MiB of the process's own memory at most. The last column is the share of answers that are those of `never`.
 """
 import argparse
-import csv
 import http.client
 import json
 import os
@@ -35,6 +34,7 @@ import time
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
+import tables  # noqa: E402
 from llama_server import Server  # noqa: E402
 
 TOOLS = [{"type": "function", "function": {"name": name, "description": what, "parameters": {"type": "object", "properties": {arg: {"type": "string"}}, "required": [arg]}}}
@@ -190,18 +190,6 @@ def ask_all(a, servers, todo, n):
     return memory
 
 
-def show(a, columns, rows):
-    print("  ".join(f"{x:>18}" for x in columns))
-    for row in rows:
-        print("  ".join(f"{row[x]!s:>18}" for x in columns))
-    if a.csv:
-        with open(a.csv, "w", newline="", encoding="utf-8") as f:
-            f.write("# scripts/agent_day.py " + " ".join(x for x in sys.argv[1:] if x not in ("--csv", a.csv)) + "\n")
-            w = csv.DictWriter(f, columns, lineterminator="\n")
-            w.writeheader()
-            w.writerows(rows)
-
-
 def main():
     a = arguments()
     todo = many_requests(a) if a.what == "days" else requests(a)
@@ -214,10 +202,10 @@ def main():
                 s.server.stop()
     print(file=sys.stderr)
     if a.what == "days":
-        show(a, list(memory[0]), memory)
+        tables.show(list(memory[0]), memory, 18, a.csv)
         return
     never = next((s.answers for s in servers if s.name == "never"), servers[0].answers)
-    show(a, SHOWN, [s.row(never) for s in servers])
+    tables.show(SHOWN, [s.row(never) for s in servers], 18, a.csv)
 
 
 main()

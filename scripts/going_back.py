@@ -9,13 +9,13 @@ on after its fourth answer. Models with recurrent layers or sliding windows cann
 compressed, and both servers have 256 MiB for prompts that wait. The table has the tokens of each prompt, and those that were read.
 """
 import argparse
-import csv
 import os
 import random
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
+import tables  # noqa: E402
 from llama_server import Server  # noqa: E402
 
 ROOM = 256  # MiB
@@ -69,11 +69,7 @@ def main():
         for row in rows[-2:]:
             print("  ".join(f"{k} {v}" for k, v in row.items()), flush=True)
     if a.csv:
-        with open(a.csv, "w", newline="", encoding="utf-8") as f:
-            f.write("# scripts/going_back.py " + " ".join(os.path.basename(m) for m in a.models) + "\n")
-            w = csv.DictWriter(f, FIELDS, lineterminator="\n")
-            w.writeheader()
-            w.writerows(rows)
+        tables.write(a.csv, FIELDS, rows, [os.path.basename(m) for m in a.models])
 
 
 main()

@@ -15,7 +15,6 @@ It prints for each way and kind of question the share of right answers with a 95
 for a pair before its first question, and the seconds to the first token of that question (median).
 """
 import argparse
-import csv
 import http.client
 import json
 import os
@@ -28,6 +27,7 @@ import time
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
+import tables  # noqa: E402
 from llama_server import Server, until  # noqa: E402
 
 PEOPLE = "Anna Boris Clara David Elena Felix Greta Hugo Irene Jonas Karla Leon Maria Nils Olga Peter Rosa Simon Tina Victor".split()
@@ -149,15 +149,7 @@ def main():
                 right, tokens, seconds = run(server, pairs, name, share)
                 rows.append({"way": name, **{kind: interval(right, kind) for kind in KINDS}, "tokens_read": round(statistics.mean(tokens)), "first_token_s": f"{statistics.median(seconds):.2f}"})
     print(file=sys.stderr)
-    print("  ".join(f"{x:>22}" for x in SHOWN))
-    for row in rows:
-        print("  ".join(f"{row[x]!s:>22}" for x in SHOWN))
-    if a.csv:
-        with open(a.csv, "w", newline="", encoding="utf-8") as f:
-            f.write("# scripts/joined_documents.py " + " ".join(x for x in sys.argv[1:] if x not in ("--csv", a.csv)) + "\n")
-            w = csv.DictWriter(f, SHOWN, lineterminator="\n")
-            w.writeheader()
-            w.writerows(rows)
+    tables.show(SHOWN, rows, 22, a.csv)
 
 
 main()
