@@ -16,14 +16,8 @@ server_from() {
 }
 
 make_server() {
-    local work=$1 part parts=()
-    for part in $server_parts; do
-        parts+=("llama_cpp_python-$llama_version/vendor/llama.cpp/$part")
-    done
-    "$venv/bin/python" -m pip download --quiet --no-deps --no-binary llama-cpp-python -d "$work" \
-        "llama-cpp-python==$llama_version" &&
-        tar -xzf "$work/llama_cpp_python-$llama_version.tar.gz" -C "$work" --strip-components=3 "${parts[@]}" &&
-        rm "$work"/*.tar.gz &&
+    local work=$1
+    unpack_llama "$work" $server_parts &&
         cmake -S "$here/../serve/upstream" -B "$work/build" -DLLAMA_SOURCE="$work" -DCMAKE_PREFIX_PATH="$site" &&
         cmake --build "$work/build" --target llama-server -j "$(nproc)"
 }

@@ -362,6 +362,17 @@ has_source() {
     [ "$(head -n 1 "$1/made" 2>/dev/null)" = "# $llama_version" ] && (cd "$1" && tail -n +2 made | sha256sum --check --status 2>/dev/null)
 }
 
+# unpack_llama FOLDER PART...: these parts of llama.cpp's sources, of the source package of the private copy.
+unpack_llama() {
+    local work=$1 package=llama_cpp_python-$llama_version part parts=()
+    for part in "${@:2}"; do
+        parts+=("$package/vendor/llama.cpp/$part")
+    done
+    "$venv/bin/python" -m pip download --quiet --no-deps --no-binary llama-cpp-python -d "$work" "llama-cpp-python==$llama_version" &&
+        tar -xzf "$work/$package.tar.gz" -C "$work" --strip-components=3 "${parts[@]}" &&
+        rm "$work"/*.tar.gz
+}
+
 # Unpacks the files into the folder $1, from the package's archive.
 unpack_source() {
     local folder=$1 archive=$2 file

@@ -16,11 +16,7 @@ vulkan_from() {
 
 make_vulkan() {
     local work=$1
-    "$venv/bin/python" -m pip download --quiet --no-deps --no-binary llama-cpp-python -d "$work" \
-        "llama-cpp-python==$llama_version" &&
-        tar -xzf "$work/llama_cpp_python-$llama_version.tar.gz" -C "$work" --strip-components=3 \
-            "llama_cpp_python-$llama_version/vendor/llama.cpp/ggml" &&
-        rm "$work"/*.tar.gz &&
+    unpack_llama "$work" ggml &&
         cmake -S "$here/../cmake/vulkan" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DGGML_SOURCE_DIR="$work/ggml" &&
         cmake --build "$work/build" --target ggml-vulkan -j "$(nproc)"
 }
