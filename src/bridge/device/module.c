@@ -3,6 +3,7 @@
  * warnings go to standard error. */
 #include "base/err.h"
 #include "bridge/device/device.h"
+#include "winnow_bridge.h"
 
 #include <stdio.h>
 
@@ -32,7 +33,8 @@ __attribute__((constructor)) static void begin(void)
 ggml_backend_reg_t ggml_backend_init(void)
 {
     ggml_backend_reg_t reg;
-    if (wnw__bridge_check(&reg) == WNW_OK && wnw__bridge_wrap_named(reg) == WNW_OK)
+    if (wnw__bridge_check(&reg) == WNW_OK && wnw_bridge_load_modules() == WNW_OK &&
+        wnw__bridge_wrap_named(reg) == WNW_OK)
         return reg;
     wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error()); /* ggml's own line says only that it failed */
     return NULL;

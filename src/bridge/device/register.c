@@ -89,7 +89,6 @@ int wnw_bridge_register(void)
 int wnw__bridge_wrap_named(ggml_backend_reg_t reg)
 {
     const char *names = getenv("WINNOW_DEVICES");
-    WNW_TRY(wnw_bridge_load_modules());
     return names && *names ? wnw__wrap_register(names, reg) : WNW_OK;
 }
 
