@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Which policies a server can compress with while a prompt is read. */
+/* Chunks of prompts that a server compresses while it reads them. */
 #ifndef WNW_APP_CHUNKS_H
 #define WNW_APP_CHUNKS_H
 
 #include "winnow_method.h"
 
 #include <string.h>
+
+/* Tokens of a chunk in a server: where none are given, and at least. */
+enum { APP_CHUNK_USUAL = 512, APP_CHUNK_LEAST = 128 };
 
 /* Why a policy cannot compress a prompt that is still read, though its phases allow it: words for a message. NULL:
  * nothing hinders it. It needs the queries or blocks of the chunks before, or its size is one of whole prompts. Static. */

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { USUAL = 512, LEAST = 128 /* as the server has it */ };
-
 /* Refuses chunks with a policy that has nothing to do in them, or that cannot compress in them. */
 static int check_recipe(const struct cli_args *args, const char *recipe, const wnw_run *rules)
 {
@@ -49,13 +47,13 @@ int cli_serve_chunk(char out[CLI_SERVE_CHUNK], const struct cli_args *args, cons
     if (rc == APP_OK && rules.phase == WNW_PHASE_LAYER)
         rc = app_fail(APP_BAD_INPUT, "--evict layer: a server compresses at a prompt's end or in chunks; use "
                                      "end, chunk or chunk:C");
-    if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK && rules.chunk != 0 && rules.chunk < LEAST)
-        rc = app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when, LEAST);
+    if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK && rules.chunk != 0 && rules.chunk < APP_CHUNK_LEAST)
+        rc = app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when, APP_CHUNK_LEAST);
     if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK)
         rc = check_recipe(args, recipe, &rules);
     int32_t chunk = 0;
     if (rules.phase == WNW_PHASE_CHUNK)
-        chunk = rules.chunk > 0 ? rules.chunk : USUAL;
+        chunk = rules.chunk > 0 ? rules.chunk : APP_CHUNK_USUAL;
     if (rc == APP_OK)
         snprintf(out, CLI_SERVE_CHUNK, "%d", (int)chunk);
     return rc;

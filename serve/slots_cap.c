@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The cap on keys and values over all slots: counted before anything is read. */
+#include "app/chunks.h"
 #include "serve/automatic.h"
 #include "serve/documents.h"
 #include "serve/slots_impl.h"
@@ -8,8 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Tokens of a chunk where none was given. */
-enum { USUAL_CHUNK = 512 };
+_Static_assert((int)APP_CHUNK_LEAST >= (int)SERVE_LEAST_NEW, "a smaller chunk would not be compressed");
 
 /* What is observed while a request is read: for the server's own rule, for requests that have slots, and for itself. */
 static uint32_t needs_beside(const struct serve_slots *all)
@@ -95,8 +95,8 @@ static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve
     const uint64_t most = most_of_one(all);
     if (serve_settings()->cap == 0 || peak_of_whole(all, ask) <= most)
         return 0;
-    int32_t chunk = USUAL_CHUNK;
-    while (chunk > SERVE_LEAST_NEW && peak_of_chunks(all, ask, chunk) > most)
+    int32_t chunk = APP_CHUNK_USUAL;
+    while (chunk > APP_CHUNK_LEAST && peak_of_chunks(all, ask, chunk) > most)
         chunk /= 2;
     return chunk;
 }
