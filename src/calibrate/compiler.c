@@ -9,10 +9,10 @@
  *      is with the full cache. The features' quantiles are the bins; crowded bins lose prompts.
  *   2. Head weights: each trial draws a weight for every layer and KV head, keeps `budget` entries of every
  *      head, and reads the continuation. Reward: what the loss of likelihood takes off, - (nll - nll_full).
- *   3. Conservative Q-learning chooses a weight for each head; a choice that does not beat 1 by `guard`
- *      standard errors becomes 1. If two halves of the prompts disagree about all heads, or held-out prompts
+ *   3. Conservative Q-learning chooses a weight for each head; a choice that does not beat 1 by a
+ *      standard error becomes 1. If two halves of the prompts disagree about all heads, or held-out prompts
  *      gain nothing, all weights are 1.
- *   4. Thresholds: each trial draws one for every layer. A layer also pays `penalty` x |entries above - free entries|
+ *   4. Thresholds: each trial draws one for every layer. A layer also pays 0.1 nats x |entries above - free entries|
  *      / free entries. There is one table cell per layer and pair of bins. Cells with few rewards borrow from larger
  *      parts of the table. Cells with fewer prompts than `cell_prompts` take the choice of their layer, or of all
  *      (decision 098).
@@ -29,7 +29,6 @@
 
 /* ---- Options ---- */
 
-static const char *const gates[] = {"elastic", "pooled", NULL};
 static const char *const accepts[] = {"checked", "always", NULL};
 
 #define INT(name, def, min, max, help) WNW_KIND_INT(struct wnw__compiler_opts, name, def, min, max, help)
@@ -45,15 +44,11 @@ static const wnw_option options[] = {
     INT(entropy_bins, 0, 0, 128, "bins of entropy; 0: by effort"),
     INT(ppl_bins, 0, 0, 128, "bins of perplexity; 0: by effort"),
     INT(window, 64, 1, 4096, "last prompt tokens that are observed, and that always stay"),
-    ENUM(gate, gates, "mode of the gate that thresholds are made for"),
     REAL(floor, 0.25, 1,
          "part of the budget besides the window that every layer keeps at least, as the gate's"),
     INT(cell_prompts, 4, 1, 1 << 20,
         "prompts that a cell of the thresholds needs for a choice of its own; with fewer its layer's, "
         "or that of all"),
-    REAL(conservatism, 0.5, 1e3, "weight of conservative Q-learning's penalty; 0: plain means"),
-    REAL(penalty, 0.1, 1e3, "nats that a layer pays for being off its budget by the whole of it"),
-    REAL(guard, 1, 100, "standard errors by which a choice must beat the neutral one"),
     ENUM(accept, accepts,
          "whether head weights that fail the checks become 1, and thresholds one (checked), or are kept "
          "(always)"),
@@ -116,10 +111,10 @@ static int resolve(struct wnw__compiling *w, const struct effort *e)
 static int set_fixed(struct wnw__compiling *w)
 {
     static const char *const rows[][2] = {
-        {"head_low", "0.85"},       {"head_high", "1.15"}, {"head_step", "0.0"},   {"tau_low", "0.25"},
-        {"tau_high", "1.0"},        {"tau_step", "0.0"},   {"cell_prompts", NULL}, {"conservatism", NULL},
-        {"logging", "\"uniform\""}, {"penalty", NULL},     {"guard", NULL},        {"accept", NULL},
-        {"smooth", "false"},        {"monotone", "false"}};
+        {"gate", "\"elastic\""}, {"floor", NULL},         {"head_low", "0.85"},       {"head_high", "1.15"},
+        {"head_step", "0.0"},    {"tau_low", "0.25"},     {"tau_high", "1.0"},        {"tau_step", "0.0"},
+        {"cell_prompts", NULL},  {"conservatism", "0.5"}, {"logging", "\"uniform\""}, {"penalty", "0.1"},
+        {"guard", "1.0"},        {"accept", NULL},        {"smooth", "false"},        {"monotone", "false"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         json_t *v = rows[i][1] ? json_loads(rows[i][1], JSON_DECODE_ANY, NULL)
                                : json_incref(json_object_get(w->c->settings, rows[i][0]));

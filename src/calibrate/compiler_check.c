@@ -85,16 +85,6 @@ int wnw__compiler_check_heads(struct wnw__compiling *w)
 
 /* ---- One threshold that keeps as much on average ---- */
 
-/* The mean of the learned thresholds in the cells that the held-out prompts fall into. */
-static double mean_learned(const struct wnw__compiling *w)
-{
-    double sum = 0;
-    for (int32_t k = w->o.items; k < wnw__compiler_n_items(w); k++)
-        for (int32_t i = 0; i < w->n_il; i++)
-            sum += w->tau[wnw__risk_cell(&w->grid, i, w->items[k].entropy_bin, w->items[k].ppl_bin)];
-    return sum / ((double)w->o.held_out * w->n_il);
-}
-
 static double held_mean(const struct wnw__compiling *w, int32_t at)
 {
     return held_sum(w, WNW_TASK_HELD_TAUS, at, 1) / w->o.held_out;
@@ -124,10 +114,7 @@ int wnw__compiler_check_thresholds(struct wnw__compiling *w)
     const enum wnw__compiler_task held = WNW_TASK_HELD_TAUS, one = WNW_TASK_HELD_CONSTANT;
     const int32_t n = w->o.held_out;
     WNW_TRY(wnw__compiler_do(w, held));
-    /* With gate=pooled every threshold keeps as much. */
-    k->constant = w->o.gate == WNW_COMPILER_POOLED
-                      ? mean_learned(w)
-                      : constant_for(w, held_mean(w, WNW_HELD_KEPT + WNW_HELD_LEARNED));
+    k->constant = constant_for(w, held_mean(w, WNW_HELD_KEPT + WNW_HELD_LEARNED));
     WNW_TRY(wnw__compiler_do(w, one));
     k->over_one = gain_of(w, held, WNW_HELD_ONE, held, WNW_HELD_LEARNED);
     k->over_none = gain_of(w, held, WNW_HELD_NONE, held, WNW_HELD_LEARNED);

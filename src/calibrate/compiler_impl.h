@@ -20,11 +20,10 @@
 
 /* Options; 0 means as the effort says where the table of options says so. */
 struct wnw__compiler_opts {
-    int32_t items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window, gate;
-    int32_t accept, cell_prompts;
-    double conservatism, penalty, guard, floor;
+    int32_t items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,
+        cell_prompts, accept;
+    double floor;
 };
-enum wnw__compiler_gate { WNW_COMPILER_ELASTIC, WNW_COMPILER_POOLED };
 enum wnw__compiler_accept { WNW_ACCEPT_CHECKED, WNW_ACCEPT_ALWAYS };
 
 /* Actions of one table; `reference` is the number of the neutral one, 1. */

@@ -7,7 +7,11 @@
 
 /* Rewards that a change from the neutral action must have at least. */
 enum { GUARD_N = 8 };
-/* Rewards of a cell that weigh as much as its parent (chapter: k). */
+/* Standard errors by which it must be better; the weight of conservative Q-learning's penalty. */
+static const double guard = 1, conservatism = 0.5;
+/* Nats that a layer pays for being off its budget by the whole of it. */
+static const double off_budget = 0.1;
+/* Rewards of a cell that weigh as much as its parent. */
 static const double parent_weight = 8;
 
 /* ---- Bins ---- */
@@ -76,7 +80,7 @@ static void credit(const struct wnw__compiling *w, enum wnw__compiler_task task,
     }
     for (int32_t s = 0; t->penalty && s < t->n_trial * t->n_slot; s++) {
         const double off = fabs(noted[t->n_trial + s] - n_free) / fmax(n_free, 1);
-        t->penalty[s] = w->o.gate == WNW_COMPILER_POOLED ? 0 : w->o.penalty * fmin(off, 3);
+        t->penalty[s] = off_budget * fmin(off, 3);
     }
     for (int32_t s = 0; s < t->n_slot; s++)
         t->cell[s] = t->penalty ? wnw__risk_cell(&w->grid, s, item->entropy_bin, item->ppl_bin) : s;
@@ -110,14 +114,9 @@ static int credit_all(const struct wnw__compiling *w, enum wnw__compiler_task ta
     return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the rewards of a prompt");
 }
 
-static struct wnw__bandit_rule rule_of(const struct wnw__compiling *w,
-                                       const struct wnw__compiler_actions *actions, enum wnw__bandit_tie tie)
+static struct wnw__bandit_rule rule_of(const struct wnw__compiler_actions *actions, enum wnw__bandit_tie tie)
 {
-    return (struct wnw__bandit_rule){.value = actions->value,
-                                     .conservatism = w->o.conservatism,
-                                     .guard = w->o.guard,
-                                     .guard_n = GUARD_N,
-                                     .tie = tie};
+    return (struct wnw__bandit_rule){actions->value, NULL, conservatism, guard, GUARD_N, tie};
 }
 
 /* Makes an empty log in place of the one of the last budget. */
@@ -132,7 +131,7 @@ static int renew(struct wnw__bandit *log, int32_t n_cell, const struct wnw__comp
 int wnw__compiler_learn_heads(struct wnw__compiling *w)
 {
     const int32_t n_kv = w->c->info.n_head_kv, n_cell = w->n_il * n_kv;
-    const struct wnw__bandit_rule rule = rule_of(w, &w->heads, WNW_TIE_NEUTRAL);
+    const struct wnw__bandit_rule rule = rule_of(&w->heads, WNW_TIE_NEUTRAL);
     WNW_TRY(renew(&w->head_log, n_cell, &w->heads));
     WNW_TRY(renew(&w->half_log[0], n_cell, &w->heads));
     WNW_TRY(renew(&w->half_log[1], n_cell, &w->heads));
@@ -155,7 +154,7 @@ int wnw__compiler_learn_heads(struct wnw__compiling *w)
 int wnw__compiler_learn_thresholds(struct wnw__compiling *w)
 {
     const int32_t n_cell = w->grid.n_layer * w->grid.n_entropy * w->grid.n_ppl;
-    struct wnw__bandit_rule rule = rule_of(w, &w->taus, WNW_TIE_LOW);
+    struct wnw__bandit_rule rule = rule_of(&w->taus, WNW_TIE_LOW);
     WNW_TRY(renew(&w->tau_log, n_cell, &w->taus));
     WNW_TRY(credit_all(w, WNW_TASK_TAUS, w->n_il, &w->tau_log, NULL));
     int32_t *choice = calloc((size_t)n_cell, sizeof *choice);

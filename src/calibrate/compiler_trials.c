@@ -106,11 +106,8 @@ static void set_learned(struct wnw__compiling *w, const struct wnw__compiler_ite
 /* The budget with the learned weights and the thresholds of try_tau. */
 static struct wnw__trial_choice choice_of(const struct wnw__compiling *w)
 {
-    return (struct wnw__trial_choice){.budget = w->budget,
-                                      .weight = w->weight,
-                                      .tau = w->try_tau,
-                                      .pooled = w->o.gate == WNW_COMPILER_POOLED,
-                                      .floor = w->o.floor};
+    return (struct wnw__trial_choice){
+        .budget = w->budget, .weight = w->weight, .tau = w->try_tau, .floor = w->o.floor};
 }
 
 /* ---- Tasks ---- */
