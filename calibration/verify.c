@@ -17,11 +17,11 @@
 
 #include "app/console.h"
 #include "app/json.h"
-#include "app/likelihood.h"
 #include "app/stop.h"
 #include "base/err.h"
 #include "base/random.h"
 #include "eval/base/stats.h"
+#include "eval/run/forced.h"
 #include "winnow_batch.h"
 #include "winnow_method.h"
 
@@ -98,13 +98,11 @@ static bool has_read(const json_t *root, const wnw_calibration_text *text)
     return false;
 }
 
-/* A whole number of the settings, or `def` where it is no number from 1 on. */
+/* A whole number of the settings, or the first of an array; `def` where it is no number from 1 on. */
 static int32_t setting(const json_t *settings, const char *key, int32_t def)
 {
     const json_t *v = json_object_get(settings, key);
-    if (json_is_array(v))
-        v = json_array_get(v, 0);
-    const json_int_t n = json_integer_value(v);
+    const json_int_t n = json_integer_value(json_is_array(v) ? json_array_get(v, 0) : v);
     return n >= 1 && n <= INT32_MAX / 4 ? (int32_t)n : def;
 }
 
@@ -136,8 +134,7 @@ static int open_profile(struct verify *v, const char *path)
     if (access(path, R_OK) != 0)
         return app_fail(app_errno_code(errno), "cannot read '%s': %s", path, strerror(errno));
     WNW_TRY(told(wnw_profile_new(&v->profile, v->job->model)));
-    /* Refuses what is no regular file, or too large. */
-    WNW_TRY(told(wnw_profile_add_file(v->profile, path)));
+    WNW_TRY(told(wnw_profile_add_file(v->profile, path))); /* refuses what is no regular file, or too large */
     json_t *root = json_load_file(path, 0, &error);
     const int rc = root ? read_settings(v, root, path)
                         : app_fail(APP_BAD_INPUT, "cannot read '%s': %s", path, error.text);
@@ -189,33 +186,20 @@ static const int32_t *piece_tokens(struct verify *v, int32_t i)
 
 /* ---- One piece ---- */
 
-struct follow {
-    const int32_t *next;
-    int32_t n_vocab;
-    double sum;
-};
-
-static bool on_logits(int32_t i, const float *logits, void *user)
-{
-    struct follow *f = user;
-    f->sum += app_token_nll(logits, f->n_vocab, f->next[i]);
-    return true;
-}
-
-/* Nats per token of the following text, on a copy of the cache that keeps the plan's entries (NULL: all entries). */
+/* Sets the nats per token of the following text, on a copy of the cache that keeps the plan's entries (NULL: all). */
 static int follow(const struct verify *v, const wnw_session *full, const wnw_plan *plan, const int32_t *next,
                   double *nll)
 {
+    struct eval_forced forced = {.n_vocab = v->info.n_vocab, .targets = next};
     wnw_session *s;
-    WNW_TRY(wnw_session_copy(&s, full));
-    struct follow f = {.next = next + 1, .n_vocab = v->info.n_vocab};
-    f.sum = app_token_nll(wnw_session_logits(s), v->info.n_vocab, next[0]);
-    int status = plan ? wnw_session_apply(s, plan, NULL) : WNW_OK;
-    if (status == WNW_OK && v->next > 1)
-        status = wnw_session_prefill(s, next, v->next - 1, on_logits, &f);
+    bool good = true;
+    WNW_TRY(told(wnw_session_copy(&s, full)));
+    int rc = plan ? told(wnw_session_apply(s, plan, NULL)) : APP_OK;
+    if (rc == APP_OK)
+        rc = eval_force(&forced, s, next, v->next, true, &good);
     wnw_session_free(s);
-    *nll = f.sum / v->next;
-    return status;
+    *nll = forced.nll / v->next;
+    return good ? rc : app_fail(APP_FAILED, "the likelihood of a continuation is no number");
 }
 
 /* Sets sides[N_SIDE] of one comparison. */
@@ -228,26 +212,26 @@ static int compare_row(const struct verify *v, wnw_session *full, int row, const
         wnw_plan *plan;
         if (row == ELASTIC && side == NEUTRAL)
             size.budget = (int64_t)nearbyint(sides[LEARNED].kept);
-        WNW_TRY(wnw_session_plan(full, v->policy[row][side], &size, &plan, &report));
+        WNW_TRY(told(wnw_session_plan(full, v->policy[row][side], &size, &plan, &report)));
         sides[side].kept = report.kept_mean;
-        const int status = follow(v, full, plan, next, &sides[side].nll);
+        const int rc = follow(v, full, plan, next, &sides[side].nll);
         wnw_plan_free(plan);
-        WNW_TRY(status);
+        WNW_TRY(rc);
     }
-    return WNW_OK;
+    return APP_OK;
 }
 
 /* Reads piece i and adds what all comparisons show. */
 static int compare_on(struct verify *v, wnw_session *full, int32_t i)
 {
     const int32_t *tokens = piece_tokens(v, i), *next = tokens + v->length;
-    const wnw_run run = {WNW_INIT(wnw_run), .profile = v->profile,
-                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
-                                                 .policies = (const wnw_policy *const *)&v->policy[0][0],
-                                                 .n_policies = N_ROW * N_SIDE}};
+    const wnw_run_more more = {WNW_INIT(wnw_run_more),
+                               .policies = (const wnw_policy *const *)&v->policy[0][0],
+                               .n_policies = N_ROW * N_SIDE};
     double nll;
-    WNW_TRY(wnw_session_begin(full, &run));
-    WNW_TRY(wnw_session_prefill(full, tokens, v->length, NULL, NULL));
+    WNW_TRY(
+        told(wnw_session_begin(full, &(wnw_run){WNW_INIT(wnw_run), .profile = v->profile, .more = &more})));
+    WNW_TRY(told(wnw_session_prefill(full, tokens, v->length, NULL, NULL)));
     WNW_TRY(follow(v, full, NULL, next, &nll));
     v->full += nll / v->n_pieces;
     for (int row = 0; row < N_ROW; row++) {
@@ -259,7 +243,7 @@ static int compare_on(struct verify *v, wnw_session *full, int32_t i)
             v->mean[row][side].kept += sides[side].kept / v->n_pieces;
         }
     }
-    return WNW_OK;
+    return APP_OK;
 }
 
 static int compare_all(struct verify *v)
@@ -272,11 +256,10 @@ static int compare_all(struct verify *v)
     app_stop_watch();
     for (int32_t i = 0; rc == APP_OK && i < v->n_pieces; i++) {
         wnw_session *full = NULL;
-        int status = wnw_session_new_on(&full, v->engine, &params);
-        if (status == WNW_OK)
-            status = compare_on(v, full, i);
+        rc = told(wnw_session_new_on(&full, v->engine, &params));
+        if (rc == APP_OK)
+            rc = compare_on(v, full, i);
         wnw_session_free(full);
-        rc = told(status);
         app_progress_step(i + 1, v->n_pieces, &progress);
         if (rc == APP_OK && app_stop_asked())
             rc = APP_INTERRUPTED;
@@ -289,15 +272,15 @@ static int compare_all(struct verify *v)
 
 static int sum_up(struct verify *v)
 {
-    for (int row = 0; row < N_ROW; row++) {
+    bool good = true;
+    for (int row = 0; good && row < N_ROW; row++) {
         char key[96];
         eval_boot_key(key, sizeof key, "compiler", v->n_pieces, rows[row].name, v->job->params.seed);
         struct eval_random r = eval_random_key(key);
-        const struct eval_pairs pairs = {.d = v->gain[row], .n = (size_t)v->n_pieces};
-        if (!eval_bootstrap(&v->paired[row], &pairs, &r))
-            return app_fail(APP_FAILED, "out of memory");
+        good = eval_bootstrap(&v->paired[row],
+                              &(struct eval_pairs){.d = v->gain[row], .n = (size_t)v->n_pieces}, &r);
     }
-    return APP_OK;
+    return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
 static int print_json(const struct verify *v)
