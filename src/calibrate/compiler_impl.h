@@ -13,7 +13,6 @@
 #define WNW_CALIBRATE_COMPILER_IMPL_H
 
 #include "calibrate/calibrate.h"
-#include "calibrate/cql.h"
 #include "calibrate/risk_grid.h"
 #include "calibrate/trial.h"
 #include "winnow_batch.h"
