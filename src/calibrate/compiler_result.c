@@ -21,39 +21,33 @@ static json_t *weights(const struct wnw__compiling *w)
     return v;
 }
 
+/* What the tables of thresholds say. */
+enum table { LEARNED, CONSTANT, SOURCE };
+
 /* What a table says of cell k of a layer: i is its number among those that take part, -1 where it does not. */
-typedef json_t *(*cell_fn)(const struct wnw__compiling *w, int32_t i, int32_t k);
-
-static json_t *learned_of(const struct wnw__compiling *w, int32_t i, int32_t k)
+static json_t *cell(const struct wnw__compiling *w, enum table what, int32_t i, int32_t k)
 {
-    return wnw__json_f32(i < 0 ? 1 : (float)w->tau[wnw__risk_cell(&w->grid, i, 0, k)]);
+    const int32_t c = i < 0 ? 0 : wnw__risk_cell(&w->grid, i, 0, k);
+    if (what == SOURCE)
+        return json_string(i < 0 ? "none" : wnw__risk_from[w->tau_from[c]]);
+    if (i < 0)
+        return wnw__json_f32(1);
+    return wnw__json_f32((float)(what == LEARNED ? w->tau[c] : w->checks.constant));
 }
 
-static json_t *constant_of(const struct wnw__compiling *w, int32_t i, int32_t k)
-{
-    (void)k;
-    return wnw__json_f32(i < 0 ? 1 : (float)w->checks.constant);
-}
-
-/* Whose prompts chose the learned threshold. */
-static json_t *source_of(const struct wnw__compiling *w, int32_t i, int32_t k)
-{
-    return json_string(i < 0 ? "none" : wnw__risk_from[w->tau_from[wnw__risk_cell(&w->grid, i, 0, k)]]);
-}
-
-/* [n_layer of the model][entropy bins][perplexity bins] of what `of` says; NULL without memory. */
-static json_t *table(const struct wnw__compiling *w, cell_fn of)
+/* [n_layer of the model][entropy bins][perplexity bins]; NULL without memory. */
+static json_t *table(const struct wnw__compiling *w, enum table what)
 {
     json_t *layers = json_array();
     bool good = layers;
     for (int32_t il = 0, i = 0; good && il < w->c->info.n_layer; il++) {
         const bool part = i < w->n_il && w->il[i] == il;
         json_t *rows = json_array();
-        for (int32_t e = 0; good && e < w->grid.n_entropy; e++) {
-            json_t *row = json_array();
-            for (int32_t p = 0; good && p < w->grid.n_ppl; p++)
-                good = json_array_append_new(row, of(w, part ? i : -1, e * w->grid.n_ppl + p)) == 0;
-            good = json_array_append_new(rows, row) == 0 && good;
+        for (int32_t k = 0; good && k < w->grid.n_entropy * w->grid.n_ppl; k++) {
+            if (k % w->grid.n_ppl == 0)
+                good = json_array_append_new(rows, json_array()) == 0;
+            json_t *row = json_array_get(rows, (size_t)(k / w->grid.n_ppl));
+            good = good && json_array_append_new(row, cell(w, what, part ? i : -1, k)) == 0;
         }
         good = json_array_append_new(layers, rows) == 0 && good;
         i += part;
@@ -73,22 +67,13 @@ static double share_from(const struct wnw__compiling *w, enum wnw__risk_from fro
     return (double)n / w->tau_log.n_cell;
 }
 
-/* Rewards of cell c of a log. */
-static int64_t count(const struct wnw__bandit *b, int32_t c)
-{
-    int64_t n = 0;
-    for (int32_t a = 0; a < b->n_action; a++)
-        n += b->of[(int64_t)c * b->n_action + a].n;
-    return n;
-}
-
-/* Rewards per cell of a log, in its order. */
-static json_t *counts(const struct wnw__bandit *b)
+/* Rewards per cell of a log that had n_trial of each prompt. */
+static json_t *counts(const struct wnw__bandit *b, int32_t n_trial)
 {
     json_t *v = json_array();
     bool good = v;
     for (int32_t c = 0; good && c < b->n_cell; c++)
-        good = json_array_append_new(v, json_integer(count(b, c))) == 0;
+        good = json_array_append_new(v, json_integer(b->n_prompt[c] * n_trial)) == 0;
     if (good)
         return v;
     json_decref(v);
@@ -100,7 +85,7 @@ static double visited(const struct wnw__bandit *b)
 {
     int32_t n = 0;
     for (int32_t c = 0; c < b->n_cell; c++)
-        n += count(b, c) > 0;
+        n += b->n_prompt[c] > 0;
     return (double)n / b->n_cell;
 }
 
@@ -176,10 +161,10 @@ static json_t *results(const struct wnw__compiling *w)
                      wnw__json_f64s(w->entropy_edge, w->grid.n_entropy - 1), "ppl_edges",
                      wnw__json_f64s(w->ppl_edge, w->grid.n_ppl - 1), "default_ppl_bin",
                      (int)w->default_ppl_bin, "weight", weights(w), "tau",
-                     table(w, constant ? constant_of : learned_of), "tau_learned",
-                     constant ? table(w, learned_of) : NULL, "tau_from", table(w, source_of), "tau_constant",
-                     w->checks.constant, "weight_count", counts(&w->head_log), "tau_count",
-                     counts(&w->tau_log), "checks", checks(w));
+                     table(w, constant ? CONSTANT : LEARNED), "tau_learned",
+                     constant ? table(w, LEARNED) : NULL, "tau_from", table(w, SOURCE), "tau_constant",
+                     w->checks.constant, "weight_count", counts(&w->head_log, w->o.head_trials), "tau_count",
+                     counts(&w->tau_log, w->o.tau_trials), "checks", checks(w));
 }
 
 /* ---- Report ---- */

@@ -103,12 +103,11 @@ void wnw__risk_edges(double *x, int32_t n, int32_t n_bin, double *edge)
         edge[i] = (double)(float)quantile(x, n, (double)(i + 1) / n_bin);
         if (i == 0)
             continue;
-        const double gap = 1e-6 * fmax(1, fabs(edge[i - 1]));
-        if (edge[i] < edge[i - 1] + gap) {
-            edge[i] = (double)(float)(edge[i - 1] + gap);
-            if (edge[i] <= edge[i - 1]) /* rounding took the gap away */
-                edge[i] = (double)nextafterf((float)edge[i - 1], INFINITY);
-        }
+        const double before = edge[i - 1], least = before + 1e-6 * fmax(1, fabs(before));
+        if (edge[i] < least)
+            edge[i] = (double)(float)least;
+        if (edge[i] <= before) /* rounding took the gap away */
+            edge[i] = (double)nextafterf((float)before, INFINITY);
     }
 }
 
@@ -122,21 +121,17 @@ int wnw__risk_stratify(const int32_t *cell, int32_t n, int32_t n_cell, int32_t m
 {
     int32_t *order = malloc((size_t)n * sizeof *order), *taken = calloc((size_t)n_cell, sizeof *taken);
     const uint64_t stream = wnw__stream(seed, 0, 0);
-    if (!order || !taken) {
-        free(order);
-        free(taken);
-        return wnw__fail(WNW_E_NOMEM, "no memory to choose among %d prompts", (int)n);
-    }
-    for (int32_t i = 0; i < n; i++)
+    const bool good = order && taken;
+    for (int32_t i = 0; good && i < n; i++)
         order[i] = i;
-    for (int32_t i = n - 1; i > 0; i--) {
+    for (int32_t i = n - 1; good && i > 0; i--) {
         const int32_t j = (int32_t)(wnw__mix(stream ^ (uint64_t)i) % (uint64_t)(i + 1)), other = order[j];
         order[j] = order[i];
         order[i] = other;
     }
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; good && i < n; i++)
         keep[order[i]] = taken[cell[order[i]]]++ < most;
     free(order);
     free(taken);
-    return WNW_OK;
+    return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to choose among %d prompts", (int)n);
 }
