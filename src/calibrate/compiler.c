@@ -163,15 +163,23 @@ static int check(const struct wnw__compiling *w)
 
 /* ---- The work ---- */
 
+void *wnw__compiler_own(struct wnw__compiling *w, size_t n, size_t size)
+{
+    void *made = w->n_owned < WNW_COMPILER_OWNED ? calloc(n, size) : NULL;
+    if (made)
+        w->owned[w->n_owned++] = made;
+    else
+        w->short_of_memory = true;
+    return made;
+}
+
 static int find_layers(struct wnw__compiling *w)
 {
-    w->il = calloc((size_t)w->c->info.n_layer, sizeof *w->il);
-    if (!w->il)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
-    for (int32_t il = 0; il < w->c->info.n_layer; il++)
+    w->il = wnw__compiler_own(w, (size_t)w->c->info.n_layer, sizeof *w->il);
+    for (int32_t il = 0; w->il && il < w->c->info.n_layer; il++)
         if (wnw__layer_takes_part(&w->c->shape, il))
             w->il[w->n_il++] = il;
-    if (w->n_il == 0)
+    if (w->il && w->n_il == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "every layer of this model has a sliding window: there is nothing to compress");
     w->grid = (struct wnw__risk_grid){w->n_il, w->o.entropy_bins, w->o.ppl_bins};
@@ -183,21 +191,27 @@ static int allocate(struct wnw__compiling *w)
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = w->c->params.n_threads};
     const struct wnw__risk_grid *g = &w->grid;
     const size_t n_layer = (size_t)w->c->info.n_layer, n_heads = n_layer * (size_t)w->c->info.n_head_kv,
-                 n_cell = (size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl;
-    w->items = calloc((size_t)wnw__compiler_n_items(w), sizeof *w->items);
-    w->action = calloc(n_heads, sizeof *w->action);
-    w->try_weight = calloc(n_heads, sizeof *w->try_weight);
-    w->try_tau = calloc(n_layer, sizeof *w->try_tau);
-    w->count = calloc(n_layer, sizeof *w->count);
-    w->weight = calloc(n_heads, sizeof *w->weight);
-    w->tau = calloc(n_cell, sizeof *w->tau);
-    w->tau_from = calloc(n_cell, sizeof *w->tau_from);
-    w->entropy_edge = calloc((size_t)g->n_entropy, sizeof *w->entropy_edge);
-    w->ppl_edge = calloc((size_t)g->n_ppl, sizeof *w->ppl_edge);
-    if (!w->items || !w->action || !w->try_weight || !w->try_tau || !w->count || !w->weight || !w->tau ||
-        !w->tau_from || !w->entropy_edge || !w->ppl_edge)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
-    return wnw_engine_new(&w->engine, w->c->m, &params);
+                 n_cell = (size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl,
+                 n_trial = (size_t)w->o.head_trials + (size_t)w->o.tau_trials;
+    w->items = wnw__compiler_own(w, (size_t)wnw__compiler_n_items(w), sizeof *w->items);
+    w->action = wnw__compiler_own(w, n_heads, sizeof *w->action);
+    w->try_weight = wnw__compiler_own(w, n_heads, sizeof *w->try_weight);
+    w->try_tau = wnw__compiler_own(w, n_layer, sizeof *w->try_tau);
+    w->count = wnw__compiler_own(w, n_layer, sizeof *w->count);
+    w->weight = wnw__compiler_own(w, n_heads, sizeof *w->weight);
+    w->tau = wnw__compiler_own(w, n_cell, sizeof *w->tau);
+    w->tau_from = wnw__compiler_own(w, n_cell, sizeof *w->tau_from);
+    w->entropy_edge = wnw__compiler_own(w, (size_t)g->n_entropy, sizeof *w->entropy_edge);
+    w->ppl_edge = wnw__compiler_own(w, (size_t)g->n_ppl, sizeof *w->ppl_edge);
+    w->choice = wnw__compiler_own(w, n_heads + n_cell, sizeof *w->choice);
+    w->mean = wnw__compiler_own(w, n_cell, sizeof(double[WNW_CQL_ACTIONS]));
+    w->slope = wnw__compiler_own(w, 2 * n_heads, sizeof *w->slope);
+    w->trials.cell = wnw__compiler_own(w, n_heads, sizeof *w->trials.cell);
+    w->trials.action = wnw__compiler_own(w, n_trial, n_heads);
+    w->trials.reward = wnw__compiler_own(w, n_trial, sizeof *w->trials.reward);
+    w->trials.penalty = wnw__compiler_own(w, n_trial * n_layer, sizeof *w->trials.penalty);
+    return w->short_of_memory ? wnw__fail(WNW_E_NOMEM, "no memory for a calibration")
+                              : wnw_engine_new(&w->engine, w->c->m, &params);
 }
 
 static int compile_budget(struct wnw__compiling *w, int32_t budget)
@@ -238,24 +252,12 @@ static void release(struct wnw__compiling *w)
     for (int32_t i = 0; w->items && i < wnw__compiler_n_items(w); i++)
         for (int task = 0; task < WNW_N_TASK; task++)
             free(w->items[i].noted[task]);
-    wnw__bandit_free(&w->head_log);
-    wnw__bandit_free(&w->half_log[0]);
-    wnw__bandit_free(&w->half_log[1]);
-    wnw__bandit_free(&w->tau_log);
+    for (int i = 0; i < WNW_N_LOG; i++)
+        wnw__bandit_free(&w->log[i]);
+    for (int i = 0; i < w->n_owned; i++)
+        free(w->owned[i]);
     wnw_engine_free(w->engine);
     wnw_free(w->tokens);
-    free(w->items);
-    free(w->il);
-    free(w->action);
-    free(w->try_weight);
-    free(w->try_tau);
-    free(w->count);
-    free(w->weight);
-    free(w->tau);
-    free(w->tau_from);
-    free(w->entropy_edge);
-    free(w->ppl_edge);
-    free(w->prompt);
 }
 
 static int run(wnw_calibration *c, const void *opts)

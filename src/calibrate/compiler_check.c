@@ -3,7 +3,6 @@
 #include "calibrate/compiler_impl.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* The least agreement of two halves that counts as a signal. */
 static const double least_split = 0.3;
@@ -54,15 +53,10 @@ static void set_ones(struct wnw__compiling *w)
 
 static int compare_halves(struct wnw__compiling *w)
 {
-    const int32_t n = w->head_log.n_cell;
-    double *slope = malloc(2 * (size_t)n * sizeof *slope);
-    if (!slope)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the slopes of %d heads", (int)n);
+    const int32_t n = w->log[WNW_LOG_HEADS].n_cell;
     for (int32_t i = 0; i < 2 * n; i++)
-        slope[i] = wnw__bandit_slope(&w->half_log[i / n], i % n);
-    const int rc = wnw__rank_correlation(&w->checks.split, slope, slope + n, n);
-    free(slope);
-    return rc;
+        w->slope[i] = wnw__bandit_slope(&w->log[WNW_LOG_HALVES + i / n], i % n);
+    return wnw__rank_correlation(&w->checks.split, w->slope, w->slope + n, n);
 }
 
 int wnw__compiler_check_heads(struct wnw__compiling *w)

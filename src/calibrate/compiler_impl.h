@@ -85,6 +85,11 @@ struct wnw__compiler_checks {
         bound_prompts; /* shares where the learned thresholds keep fewer entries than there is room */
 };
 
+/* Logs of rewards: of head weights, from all prompts and from every second one each; of thresholds. */
+enum wnw__compiler_log { WNW_LOG_HEADS, WNW_LOG_HALVES, WNW_LOG_TAUS = WNW_LOG_HALVES + 2, WNW_N_LOG };
+
+enum { WNW_COMPILER_OWNED = 32 };
+
 struct wnw__compiling {
     wnw_calibration *c;
     struct wnw__compiler_opts o; /* resolved */
@@ -108,12 +113,23 @@ struct wnw__compiling {
     int32_t *count;
 
     int32_t budget; /* the current one; 0 while prompts are read */
-    struct wnw__bandit head_log, half_log[2], tau_log;
+    struct wnw__bandit log[WNW_N_LOG];
+    /* Scratch of what learns: choices, means and slopes of cells, and the trials of one prompt. */
+    int32_t *choice;
+    double *mean, *slope;
+    struct wnw__bandit_trials trials;
     float *weight;     /* [n_layer][n_head_kv] */
     double *tau;       /* [n_il][entropy bins][perplexity bins] */
     uint8_t *tau_from; /* the same cells: a wnw__risk_from */
     struct wnw__compiler_checks checks;
+
+    void *owned[WNW_COMPILER_OWNED]; /* see wnw__compiler_own */
+    int n_owned;
+    bool short_of_memory;
 };
+
+/* Zeros that live as long as w. NULL, and short_of_memory, where there is no memory for them. */
+void *wnw__compiler_own(struct wnw__compiling *w, size_t n, size_t size);
 
 static inline int32_t wnw__compiler_n_items(const struct wnw__compiling *w)
 {

@@ -62,9 +62,9 @@ static json_t *table(const struct wnw__compiling *w, enum table what)
 static double share_from(const struct wnw__compiling *w, enum wnw__risk_from from)
 {
     int32_t n = 0;
-    for (int32_t c = 0; c < w->tau_log.n_cell; c++)
+    for (int32_t c = 0; c < w->log[WNW_LOG_TAUS].n_cell; c++)
         n += w->tau_from[c] == from;
-    return (double)n / w->tau_log.n_cell;
+    return (double)n / w->log[WNW_LOG_TAUS].n_cell;
 }
 
 /* Rewards per cell of a log that had n_trial of each prompt. */
@@ -103,15 +103,16 @@ static double mean_nll(const struct wnw__compiling *w)
 static json_t *settings(const struct wnw__compiling *w)
 {
     const bool learned = wnw__compiler_has_weights(w);
-    return json_pack(
-        "{s:i, s:i, s:s, s:s, s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s}", "budget",
-        (int)w->budget, "n_sink", 0, "alpha_scope", wnw__alpha_scopes[WNW_ALPHA_GLOBAL], "pool",
-        wnw__alpha_pools[WNW_ALPHA_POOL_NONE], "score_norm", wnw__score_norms[WNW_NORM_MEAN], "utility",
-        wnw__utilities[WNW_UTILITY_FULL], "entropy_norm", 0, "design", "factorial", "head_actions",
-        wnw__json_f64s(w->heads.value, w->heads.n), "tau_actions", wnw__json_f64s(w->taus.value, w->taus.n),
-        "head_sigma", json_real(wnw__bandit_sigma(&w->head_log)), "tau_sigma",
-        json_real(wnw__bandit_sigma(&w->tau_log)), "nll_full", json_real(mean_nll(w)), "head_origin",
-        learned ? "learned" : "default", "tau_origin", wnw__compiler_is_constant(w) ? "constant" : "learned");
+    return json_pack("{s:i, s:i, s:s, s:s, s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s}", "budget",
+                     (int)w->budget, "n_sink", 0, "alpha_scope", wnw__alpha_scopes[WNW_ALPHA_GLOBAL], "pool",
+                     wnw__alpha_pools[WNW_ALPHA_POOL_NONE], "score_norm", wnw__score_norms[WNW_NORM_MEAN],
+                     "utility", wnw__utilities[WNW_UTILITY_FULL], "entropy_norm", 0, "design", "factorial",
+                     "head_actions", wnw__json_f64s(w->heads.value, w->heads.n), "tau_actions",
+                     wnw__json_f64s(w->taus.value, w->taus.n), "head_sigma",
+                     json_real(wnw__bandit_sigma(&w->log[WNW_LOG_HEADS])), "tau_sigma",
+                     json_real(wnw__bandit_sigma(&w->log[WNW_LOG_TAUS])), "nll_full", json_real(mean_nll(w)),
+                     "head_origin", learned ? "learned" : "default", "tau_origin",
+                     wnw__compiler_is_constant(w) ? "constant" : "learned");
 }
 
 /* A number, or null where it is infinite. */
@@ -127,8 +128,8 @@ static json_t *checks(const struct wnw__compiling *w)
         const char *name;
         double value;
     } rows[] = {
-        {"weight_visited", visited(&w->head_log)},
-        {"tau_visited", visited(&w->tau_log)},
+        {"weight_visited", visited(&w->log[WNW_LOG_HEADS])},
+        {"tau_visited", visited(&w->log[WNW_LOG_TAUS])},
         {k->compared ? "head_gain" : NULL, k->heads.mean},
         {k->compared ? "head_gain_error" : NULL, k->heads.error},
         {"tau_gain_over_one", k->over_one.mean},
@@ -163,8 +164,8 @@ static json_t *results(const struct wnw__compiling *w)
                      (int)w->default_ppl_bin, "weight", weights(w), "tau",
                      table(w, constant ? CONSTANT : LEARNED), "tau_learned",
                      constant ? table(w, LEARNED) : NULL, "tau_from", table(w, SOURCE), "tau_constant",
-                     w->checks.constant, "weight_count", counts(&w->head_log, w->o.head_trials), "tau_count",
-                     counts(&w->tau_log, w->o.tau_trials), "checks", checks(w));
+                     w->checks.constant, "weight_count", counts(&w->log[WNW_LOG_HEADS], w->o.head_trials),
+                     "tau_count", counts(&w->log[WNW_LOG_TAUS], w->o.tau_trials), "checks", checks(w));
 }
 
 /* ---- Report ---- */
@@ -175,7 +176,7 @@ static void report_heads(const struct wnw__compiling *w, struct wnw__calibrate_t
     wnw__calibrate_print(out,
                          "head weights: %d of %d differ from 1; their slopes on two halves of the prompts "
                          "have rank correlation %.2f (0.3 is asked for)\n",
-                         (int)k->n_changed, (int)w->head_log.n_cell, k->split);
+                         (int)k->n_changed, (int)w->log[WNW_LOG_HEADS].n_cell, k->split);
     if (k->compared)
         wnw__calibrate_print(out,
                              "held-out prompts: learned weights gain %.4f +- %.4f nats per token over ones\n",
@@ -195,7 +196,7 @@ static void report_bins(const struct wnw__compiling *w, struct wnw__calibrate_te
     wnw__calibrate_print(out, "mean threshold by bin of %s:", ppl ? "perplexity" : "entropy");
     for (int32_t b = 0; b < n; b++) {
         double sum = 0;
-        for (int32_t c = 0; c < w->tau_log.n_cell; c++)
+        for (int32_t c = 0; c < w->log[WNW_LOG_TAUS].n_cell; c++)
             sum += (ppl ? c : c / g->n_ppl) % n == b ? w->tau[c] : 0;
         wnw__calibrate_print(out, " %.2f", sum / ((double)g->n_layer * n_other));
     }
@@ -206,7 +207,7 @@ static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibr
 {
     const struct wnw__compiler_checks *k = &w->checks;
     wnw__calibrate_print(out, "thresholds: %.0f %% of the cells were visited (50 %% are asked for)\n",
-                         100 * visited(&w->tau_log));
+                         100 * visited(&w->log[WNW_LOG_TAUS]));
     wnw__calibrate_print(
         out,
         "choices: %.0f %% of the cells have %d prompts or more and chose for themselves, %.0f %% took "

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/compiler_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_TOKENS = 1 << 24 }; /* what is read of the texts at most */
@@ -108,15 +107,11 @@ int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int3
         w->items[i].n_prompt = lengths[i % n_lengths];
         most = lengths[i % n_lengths] > most ? lengths[i % n_lengths] : most;
     }
-    int32_t *end = calloc(n_part, sizeof *end);
-    struct part *parts = calloc(n_part, sizeof *parts);
-    w->prompt = malloc((size_t)(most + w->o.next) * sizeof *w->prompt);
-    const int rc = end && parts && w->prompt
-                       ? lay_out(w, most, end, parts)
-                       : wnw__fail(WNW_E_NOMEM, "no memory for prompts of %d tokens", (int)most);
-    free(parts);
-    free(end);
-    return rc;
+    int32_t *end = wnw__compiler_own(w, n_part, sizeof *end);
+    struct part *parts = wnw__compiler_own(w, n_part, sizeof *parts);
+    w->prompt = wnw__compiler_own(w, (size_t)(most + w->o.next), sizeof *w->prompt);
+    return w->short_of_memory ? wnw__fail(WNW_E_NOMEM, "no memory for prompts of %d tokens", (int)most)
+                              : lay_out(w, most, end, parts);
 }
 
 struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct wnw__compiler_item *item)
