@@ -34,6 +34,11 @@ static struct wnw__compiler_gain gain_of(const struct wnw__compiling *w, enum wn
     return (struct wnw__compiler_gain){mean, n > 1 ? sqrt(square / (n - 1) / n) : INFINITY};
 }
 
+static bool gains_nothing(const struct wnw__compiler_checks *k, enum wnw__compiler_over over)
+{
+    return k->gain[over].mean < k->gain[over].error;
+}
+
 /* ---- Head weights ---- */
 
 bool wnw__compiler_has_weights(const struct wnw__compiling *w)
@@ -70,8 +75,8 @@ int wnw__compiler_check_heads(struct wnw__compiling *w)
         return WNW_OK;
     WNW_TRY(wnw__compiler_do(w, WNW_TASK_HELD_HEADS));
     k->compared = true;
-    k->heads = gain_of(w, WNW_TASK_HELD_HEADS, 0, WNW_TASK_HELD_HEADS, 1);
-    k->rejected = k->heads.mean < k->heads.error;
+    k->gain[WNW_HEADS_OVER_ONE] = gain_of(w, WNW_TASK_HELD_HEADS, 0, WNW_TASK_HELD_HEADS, 1);
+    k->rejected = gains_nothing(k, WNW_HEADS_OVER_ONE);
     if (k->rejected)
         set_ones(w);
     return WNW_OK;
@@ -79,17 +84,13 @@ int wnw__compiler_check_heads(struct wnw__compiling *w)
 
 /* ---- One threshold that keeps as much on average ---- */
 
-static double held_mean(const struct wnw__compiling *w, int32_t at)
-{
-    return held_sum(w, WNW_TASK_HELD_TAUS, at, 1) / w->o.held_out;
-}
-
 /* Where the falling line of mean sizes over the steps passes through `kept`, straight between steps. */
 static double constant_for(const struct wnw__compiling *w, double kept)
 {
-    double before = held_mean(w, WNW_HELD_CURVE);
+    const int32_t n = w->o.held_out;
+    double before = held_sum(w, WNW_TASK_HELD_TAUS, WNW_HELD_CURVE, 1) / n;
     for (int32_t i = 1; i < WNW_COMPILER_STEPS; i++) {
-        const double here = held_mean(w, WNW_HELD_CURVE + i);
+        const double here = held_sum(w, WNW_TASK_HELD_TAUS, WNW_HELD_CURVE + i, 1) / n;
         if (here <= kept) {
             const double low = wnw__compiler_step(i - 1), high = wnw__compiler_step(i);
             const double share = before > here ? (before - kept) / (before - here) : 0;
@@ -108,12 +109,12 @@ int wnw__compiler_check_thresholds(struct wnw__compiling *w)
     const enum wnw__compiler_task held = WNW_TASK_HELD_TAUS, one = WNW_TASK_HELD_CONSTANT;
     const int32_t n = w->o.held_out;
     WNW_TRY(wnw__compiler_do(w, held));
-    k->constant = constant_for(w, held_mean(w, WNW_HELD_KEPT + WNW_HELD_LEARNED));
+    k->constant = constant_for(w, held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_LEARNED, 1) / n);
     WNW_TRY(wnw__compiler_do(w, one));
-    k->over_one = gain_of(w, held, WNW_HELD_ONE, held, WNW_HELD_LEARNED);
-    k->over_none = gain_of(w, held, WNW_HELD_NONE, held, WNW_HELD_LEARNED);
-    k->over_constant = gain_of(w, one, 0, held, WNW_HELD_LEARNED);
-    k->tau_rejected = k->over_constant.mean < k->over_constant.error;
+    k->gain[WNW_OVER_ONE] = gain_of(w, held, WNW_HELD_ONE, held, WNW_HELD_LEARNED);
+    k->gain[WNW_OVER_NONE] = gain_of(w, held, WNW_HELD_NONE, held, WNW_HELD_LEARNED);
+    k->gain[WNW_OVER_CONSTANT] = gain_of(w, one, 0, held, WNW_HELD_LEARNED);
+    k->tau_rejected = gains_nothing(k, WNW_OVER_CONSTANT);
     k->kept_learned = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_LEARNED, n);
     k->kept_one = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_ONE, n);
     k->kept_constant = held_sum(w, one, 1, n);

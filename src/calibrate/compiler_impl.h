@@ -64,25 +64,23 @@ struct wnw__compiler_item {
     double *noted[WNW_N_TASK]; /* what each task ended with, for the current budget; NULL = not done */
 };
 
-/* What a comparison on held-out prompts gains, in nats per token, and its standard error. */
-struct wnw__compiler_gain {
-    double mean, error;
-};
+/* Comparisons on held-out prompts: learned head weights with ones; learned thresholds with ones, with none, with one. */
+enum wnw__compiler_over { WNW_HEADS_OVER_ONE, WNW_OVER_ONE, WNW_OVER_NONE, WNW_OVER_CONSTANT, WNW_N_OVER };
+
 /* What held-out prompts and the two halves of the others say. */
 struct wnw__compiler_checks {
-    double split;                    /* rank correlation of the slopes of head weights over the halves */
-    bool compared;                   /* head weights were compared on held-out prompts */
-    struct wnw__compiler_gain heads; /* of the learned weights over ones */
-    int32_t n_changed;               /* learned weights that differ from 1, before the checks */
-    bool no_signal, rejected;        /* the checks made all weights 1 */
-    /* Of the learned thresholds: over thresholds of 1, over no threshold, over `constant`. */
-    struct wnw__compiler_gain over_one, over_none, over_constant;
-    double constant; /* one threshold that keeps as much as the learned ones on average over the prompts */
-    /* over_constant is less than its error, so that the one threshold is written, unless accept=always. */
-    bool tau_rejected;
+    double split;             /* rank correlation of the slopes of head weights over the halves */
+    bool compared;            /* head weights were compared on held-out prompts */
+    int32_t n_changed;        /* learned weights that differ from 1, before the checks */
+    bool no_signal, rejected; /* the checks made all weights 1 */
+    struct wnw__compiler_gain {
+        double mean, error; /* nats per token, and the standard error */
+    } gain[WNW_N_OVER];
+    double constant;   /* one threshold that keeps as much as the learned ones on average over the prompts */
+    bool tau_rejected; /* WNW_OVER_CONSTANT gains less than its error */
     double kept_learned, kept_one, kept_constant; /* entries per head */
     double bound_layers,
-        bound_prompts; /* shares where the learned thresholds keep fewer entries than there is room */
+        bound_prompts; /* shares where the learned ones keep fewer entries than there is room */
 };
 
 /* Logs of rewards: of head weights, from all prompts and from every second one each; of thresholds. */
@@ -104,8 +102,7 @@ struct wnw__compiling {
     struct wnw__compiler_item *items; /* [o.items + o.held_out], held-out ones last */
     int32_t *prompt;                  /* scratch for the tokens of one prompt and of what follows */
     wnw_engine *engine;
-    double trial_ms; /* time that trials of this run took, and their number */
-    int64_t n_trial;
+    double trial_ms, n_trial; /* time that trials of this run took, and their number */
     /* What is tried: [n_il][n_head_kv] actions, [n_layer][n_head_kv] weights, [n_layer] thresholds; [n_layer] counts. */
     uint8_t *action;
     float *try_weight;

@@ -115,41 +115,31 @@ static json_t *settings(const struct wnw__compiling *w)
                      wnw__compiler_is_constant(w) ? "constant" : "learned");
 }
 
-/* A number, or null where it is infinite. */
-static json_t *number(double x)
+/* Sets a number, or null where it is infinite. */
+static bool set(json_t *o, const char *key, const char *suffix, double x)
 {
-    return isfinite(x) ? json_real(x) : json_null();
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", key, suffix);
+    return json_object_set_new(o, name, isfinite(x) ? json_real(x) : json_null()) == 0;
 }
 
 static json_t *checks(const struct wnw__compiling *w)
 {
+    static const char *const gains[WNW_N_OVER] = {"head_gain", "tau_gain_over_one", "tau_gain_over_none",
+                                                  "tau_gain_over_constant"};
     const struct wnw__compiler_checks *k = &w->checks;
-    const struct {
-        const char *name;
-        double value;
-    } rows[] = {
-        {"weight_visited", visited(&w->log[WNW_LOG_HEADS])},
-        {"tau_visited", visited(&w->log[WNW_LOG_TAUS])},
-        {k->compared ? "head_gain" : NULL, k->heads.mean},
-        {k->compared ? "head_gain_error" : NULL, k->heads.error},
-        {"tau_gain_over_one", k->over_one.mean},
-        {"tau_gain_over_one_error", k->over_one.error},
-        {"tau_gain_over_none", k->over_none.mean},
-        {"tau_gain_over_none_error", k->over_none.error},
-        {"tau_gain_over_constant", k->over_constant.mean},
-        {"tau_gain_over_constant_error", k->over_constant.error},
-        {"kept_at_constant", k->kept_constant},
-        {"bound_layers", k->bound_layers},
-        {"bound_prompts", k->bound_prompts},
-        {"kept", k->kept_learned},
-        {"kept_at_one", k->kept_one},
-    };
-    json_t *v = json_pack("{s:o, s:i, s:b, s:b}", "split_half", number(k->split), "changed",
-                          (int)k->n_changed, "no_signal", (int)k->no_signal, "rejected", (int)k->rejected);
-    bool good = v;
-    for (size_t i = 0; good && i < sizeof rows / sizeof *rows; i++)
-        good = !rows[i].name || json_object_set_new(v, rows[i].name, number(rows[i].value)) == 0;
-    if (good)
+    json_t *v = json_object();
+    bool good = v && set(v, "split_half", "", k->split) &&
+                json_object_set_new(v, "changed", json_integer(k->n_changed)) == 0 &&
+                json_object_set_new(v, "no_signal", json_boolean(k->no_signal)) == 0 &&
+                json_object_set_new(v, "rejected", json_boolean(k->rejected)) == 0 &&
+                set(v, "weight_visited", "", visited(&w->log[WNW_LOG_HEADS])) &&
+                set(v, "tau_visited", "", visited(&w->log[WNW_LOG_TAUS]));
+    for (int i = k->compared ? 0 : WNW_OVER_ONE; good && i < WNW_N_OVER; i++)
+        good = set(v, gains[i], "", k->gain[i].mean) && set(v, gains[i], "_error", k->gain[i].error);
+    if (good && set(v, "kept_at_constant", "", k->kept_constant) &&
+        set(v, "bound_layers", "", k->bound_layers) && set(v, "bound_prompts", "", k->bound_prompts) &&
+        set(v, "kept", "", k->kept_learned) && set(v, "kept_at_one", "", k->kept_one))
         return v;
     json_decref(v);
     return NULL;
@@ -180,7 +170,7 @@ static void report_heads(const struct wnw__compiling *w, struct wnw__calibrate_t
     if (k->compared)
         wnw__calibrate_print(out,
                              "held-out prompts: learned weights gain %.4f +- %.4f nats per token over ones\n",
-                             k->heads.mean, k->heads.error);
+                             k->gain[0].mean, k->gain[0].error);
     if (k->no_signal || k->rejected)
         wnw__calibrate_print(out, "%s: %s\n", k->no_signal ? "no signal" : "no gain on held-out prompts",
                              w->o.accept == WNW_ACCEPT_CHECKED
@@ -206,6 +196,7 @@ static void report_bins(const struct wnw__compiling *w, struct wnw__calibrate_te
 static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibrate_text *out)
 {
     const struct wnw__compiler_checks *k = &w->checks;
+    const struct wnw__compiler_gain *g = k->gain;
     wnw__calibrate_print(out, "thresholds: %.0f %% of the cells were visited (50 %% are asked for)\n",
                          100 * visited(&w->log[WNW_LOG_TAUS]));
     wnw__calibrate_print(
@@ -223,9 +214,9 @@ static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibr
         "the check of risk: %.4f +- %.4f over one threshold for all prompts, %.3f, which keeps %.1f on "
         "average; %.4f +- %.4f over no threshold at as many entries on each prompt\n"
         "the thresholds bind in %.0f %% of the layers, and in some layer of %.0f %% of the prompts\n",
-        k->kept_learned, k->over_one.mean, k->over_one.error, k->kept_one, k->over_constant.mean,
-        k->over_constant.error, k->constant, k->kept_constant, k->over_none.mean, k->over_none.error,
-        100 * k->bound_layers, 100 * k->bound_prompts);
+        k->kept_learned, g[WNW_OVER_ONE].mean, g[WNW_OVER_ONE].error, k->kept_one, g[WNW_OVER_CONSTANT].mean,
+        g[WNW_OVER_CONSTANT].error, k->constant, k->kept_constant, g[WNW_OVER_NONE].mean,
+        g[WNW_OVER_NONE].error, 100 * k->bound_layers, 100 * k->bound_prompts);
     if (k->tau_rejected)
         wnw__calibrate_print(out, "no gain over one threshold: %s\n",
                              wnw__compiler_is_constant(w)
@@ -245,7 +236,7 @@ int wnw__compiler_write(struct wnw__compiling *w)
     report_heads(w, out);
     report_thresholds(w, out);
     if (w->n_trial > 0)
-        wnw__calibrate_print(out, "%lld trials, %.0f a minute\n", (long long)w->n_trial,
-                             (double)w->n_trial * 6e4 / fmax(w->trial_ms, 1));
+        wnw__calibrate_print(out, "%.0f trials, %.0f a minute\n", w->n_trial,
+                             w->n_trial * 6e4 / fmax(w->trial_ms, 1));
     return WNW_OK;
 }

@@ -32,7 +32,7 @@ static int follow(struct unit *u, const wnw_plan *plan, int32_t k, double *cost)
     w->trial_ms += wnw__now_ms() - start;
     w->n_trial++;
     snprintf(what, sizeof what, "%.50s (%.0f trials a minute)", unit,
-             (double)w->n_trial * 6e4 / fmax(w->trial_ms, 1));
+             w->n_trial * 6e4 / fmax(w->trial_ms, 1));
     w->c->what = what;
     const int rc = wnw__calibrate_progress(w->c, (read + (k + 1) * next) / (read + u->n_trial * next));
     w->c->what = unit;
