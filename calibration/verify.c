@@ -13,7 +13,7 @@
  *
  * Differences are paired by piece; their interval is the bootstrap's of the evaluation.
  */
-#include "calibration/verify.h"
+#include "calibration/commands.h"
 
 #include "app/console.h"
 #include "app/json.h"
@@ -35,22 +35,14 @@
 enum { LEARNED, NEUTRAL, N_SIDE };
 enum { HEADS, POOLED, ELASTIC, CONSTANT, N_ROW };
 
-/* Recipes of both sides; %d is the window. */
+/* What the scorer and the gate of both sides have besides the window. */
 static const struct row {
-    const char *name, *recipes[N_SIDE];
+    const char *name, *scorer[N_SIDE], *gate[N_SIDE];
 } rows[N_ROW] = {
-    [HEADS] = {"heads",
-               {"compilerkv:window=%d+gate:window=%d,mode=strict",
-                "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"}},
-    [POOLED] = {"pooled",
-                {"compilerkv:window=%d+gate:window=%d,mode=pooled",
-                 "compilerkv:window=%d,table=none+gate:window=%d,mode=pooled,tau=1"}},
-    [ELASTIC] = {"elastic",
-                 {"compilerkv:window=%d+gate:window=%d,mode=elastic",
-                  "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"}},
-    [CONSTANT] = {"constant",
-                  {"compilerkv:window=%d+gate:window=%d,mode=elastic",
-                   "compilerkv:window=%d+gate:window=%d,mode=elastic,table=constant"}},
+    [HEADS] = {"heads", {"", ",table=none"}, {",mode=strict", ",mode=strict"}},
+    [POOLED] = {"pooled", {"", ",table=none"}, {",mode=pooled", ",mode=pooled,tau=1"}},
+    [ELASTIC] = {"elastic", {"", ",table=none"}, {",mode=elastic", ",mode=strict"}},
+    [CONSTANT] = {"constant", {"", ""}, {",mode=elastic", ",mode=elastic,table=constant"}},
 };
 
 /* What one side of a comparison showed, in one piece or on the mean of all. */
@@ -68,8 +60,8 @@ struct verify {
     int32_t *tokens, *prompt;
     int32_t n_tokens, bos; /* bos: in front of every piece, -1 = none */
     int32_t n_pieces;
-    double full;         /* nats per token with the full cache, mean over the pieces */
-    double *gain[N_ROW]; /* [n_pieces] of the learned side */
+    double full;  /* nats per token with the full cache, mean over the pieces */
+    double *gain; /* [N_ROW][n_pieces] of the learned side */
     struct side mean[N_ROW][N_SIDE];
     struct eval_paired paired[N_ROW];
 };
@@ -141,7 +133,9 @@ static int open_profile(struct verify *v, const char *path)
     json_decref(root);
     WNW_TRY(rc);
     for (int i = 0; i < N_ROW * N_SIDE; i++) {
-        snprintf(recipe, sizeof recipe, rows[i / N_SIDE].recipes[i % N_SIDE], (int)v->window, (int)v->window);
+        const struct row *row = &rows[i / N_SIDE];
+        snprintf(recipe, sizeof recipe, "compilerkv:window=%d%s+gate:window=%d%s", (int)v->window,
+                 row->scorer[i % N_SIDE], (int)v->window, row->gate[i % N_SIDE]);
         WNW_TRY(told(wnw_policy_parse(&v->policy[i / N_SIDE][i % N_SIDE], recipe, NULL)));
     }
     return APP_OK;
@@ -237,7 +231,7 @@ static int compare_on(struct verify *v, wnw_session *full, int32_t i)
     for (int row = 0; row < N_ROW; row++) {
         struct side sides[N_SIDE];
         WNW_TRY(compare_row(v, full, row, next, sides));
-        v->gain[row][i] = sides[NEUTRAL].nll - sides[LEARNED].nll;
+        v->gain[row * v->n_pieces + i] = sides[NEUTRAL].nll - sides[LEARNED].nll;
         for (int side = 0; side < N_SIDE; side++) {
             v->mean[row][side].nll += sides[side].nll / v->n_pieces;
             v->mean[row][side].kept += sides[side].kept / v->n_pieces;
@@ -277,8 +271,9 @@ static int sum_up(struct verify *v)
         char key[96];
         eval_boot_key(key, sizeof key, "compiler", v->n_pieces, rows[row].name, v->job->params.seed);
         struct eval_random r = eval_random_key(key);
-        good = eval_bootstrap(&v->paired[row],
-                              &(struct eval_pairs){.d = v->gain[row], .n = (size_t)v->n_pieces}, &r);
+        good = eval_bootstrap(
+            &v->paired[row], &(struct eval_pairs){.d = v->gain + row * v->n_pieces, .n = (size_t)v->n_pieces},
+            &r);
     }
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
@@ -329,10 +324,8 @@ static int verify(struct verify *v, const char *path)
     WNW_TRY(read_tokens(v));
     WNW_TRY(told(wnw_engine_new(&v->engine, v->job->model, &params)));
     v->prompt = malloc((size_t)(v->length + v->next) * sizeof *v->prompt);
-    bool good = v->prompt;
-    for (int row = 0; row < N_ROW; row++)
-        good = (v->gain[row] = calloc((size_t)v->n_pieces, sizeof *v->gain[row])) && good;
-    if (!good)
+    v->gain = calloc((size_t)v->n_pieces * N_ROW, sizeof *v->gain);
+    if (!v->prompt || !v->gain)
         return app_fail(APP_FAILED, "out of memory");
     WNW_TRY(compare_all(v));
     WNW_TRY(sum_up(v));
@@ -345,8 +338,7 @@ int calibrate_verify(const struct calibrate_job *job, const char *path, int32_t 
     const int rc = verify(&v, path);
     for (int i = 0; i < N_ROW * N_SIDE; i++)
         wnw_policy_free(v.policy[i / N_SIDE][i % N_SIDE]);
-    for (int row = 0; row < N_ROW; row++)
-        free(v.gain[row]);
+    free(v.gain);
     wnw_engine_free(v.engine);
     wnw_profile_free(v.profile);
     wnw_free(v.tokens);
