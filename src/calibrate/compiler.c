@@ -203,7 +203,7 @@ static int allocate(struct wnw__compiling *w)
     w->tau_from = wnw__compiler_own(w, n_cell, sizeof *w->tau_from);
     w->entropy_edge = wnw__compiler_own(w, (size_t)g->n_entropy, sizeof *w->entropy_edge);
     w->ppl_edge = wnw__compiler_own(w, (size_t)g->n_ppl, sizeof *w->ppl_edge);
-    w->choice = wnw__compiler_own(w, n_heads + n_cell, sizeof *w->choice);
+    w->choice = wnw__compiler_own(w, n_cell, sizeof *w->choice);
     w->mean = wnw__compiler_own(w, n_cell, sizeof(double[WNW_CQL_ACTIONS]));
     w->slope = wnw__compiler_own(w, 2 * n_heads, sizeof *w->slope);
     w->trials.cell = wnw__compiler_own(w, n_heads, sizeof *w->trials.cell);

@@ -119,11 +119,11 @@ int wnw__compiler_learn_heads(struct wnw__compiling *w)
     const int32_t n_kv = w->c->info.n_head_kv, n_cell = w->n_il * n_kv;
     const struct wnw__bandit_rule rule = rule_of(&w->heads, WNW_TIE_NEUTRAL);
     WNW_TRY(credit_all(w, WNW_TASK_HEADS, n_cell, n_cell));
-    wnw__bandit_choose(&w->log[WNW_LOG_HEADS], &rule, w->choice);
     for (int32_t i = 0; i < w->c->info.n_layer * n_kv; i++)
         w->weight[i] = 1;
     for (int32_t s = 0; s < n_cell; s++) {
-        const int32_t a = w->choice[s] >= 0 ? w->choice[s] : w->heads.reference;
+        const int32_t best = wnw__bandit_best(&w->log[WNW_LOG_HEADS], &rule, s, 1);
+        const int32_t a = best >= 0 ? best : w->heads.reference;
         w->weight[w->il[s / n_kv] * n_kv + s % n_kv] = (float)w->heads.value[a];
         w->checks.n_changed += a != w->heads.reference;
     }
@@ -137,8 +137,7 @@ int wnw__compiler_learn_thresholds(struct wnw__compiling *w)
     WNW_TRY(credit_all(w, WNW_TASK_TAUS, w->n_il, n_cell));
     wnw__risk_shrink(&w->grid, &w->log[WNW_LOG_TAUS], parent_weight, w->mean);
     rule.mean = w->mean;
-    WNW_TRY(
-        wnw__risk_choose(&w->grid, &w->log[WNW_LOG_TAUS], &rule, w->o.cell_prompts, w->choice, w->tau_from));
+    wnw__risk_choose(&w->grid, &w->log[WNW_LOG_TAUS], &rule, w->o.cell_prompts, w->choice, w->tau_from);
     for (int32_t i = 0; i < n_cell; i++)
         w->tau[i] = w->taus.value[w->choice[i]];
     return WNW_OK;
