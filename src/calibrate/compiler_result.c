@@ -187,7 +187,8 @@ static void report_bins(const struct wnw__compiling *w, struct wnw__calibrate_te
     for (int32_t b = 0; b < n; b++) {
         double sum = 0;
         for (int32_t c = 0; c < w->log[WNW_LOG_TAUS].n_cell; c++)
-            sum += (ppl ? c : c / g->n_ppl) % n == b ? w->tau[c] : 0;
+            if ((ppl ? c : c / g->n_ppl) % n == b)
+                sum += w->tau[c];
         wnw__calibrate_print(out, " %.2f", sum / ((double)g->n_layer * n_other));
     }
     wnw__calibrate_print(out, "\n");
