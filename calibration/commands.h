@@ -21,8 +21,8 @@ int calibrate_run_gate(const struct app_args *args);
 int calibrate_run_inputgate(const struct app_args *args);
 int calibrate_run_quality(const struct app_args *args);
 
-/* Whether CompilerKV's tables help: compares those of the profile file at `path` with neutral ones on n_pieces pieces of the
- * job's text, which calibration did not read, and prints what its likelihood gains, with intervals. The job was opened. */
+/* Whether CompilerKV's tables help: compares those of the profile file at `path` with neutral ones. The job was opened, and n_pieces
+ * pieces of its text are read, which calibration did not read. Prints what the text's likelihood gains, with intervals. */
 int calibrate_verify(const struct calibrate_job *job, const char *path, int32_t n_pieces);
 
 #endif

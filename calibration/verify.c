@@ -35,7 +35,7 @@
 enum { LEARNED, NEUTRAL, N_SIDE };
 enum { HEADS, POOLED, ELASTIC, CONSTANT, N_ROW };
 
-/* What the scorer and the gate of both sides have besides the window. */
+/* Options of the scorer and of the gate of both sides, after the window. */
 static const struct row {
     const char *name, *scorer[N_SIDE], *gate[N_SIDE];
 } rows[N_ROW] = {
