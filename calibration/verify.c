@@ -17,11 +17,11 @@
 
 #include "app/console.h"
 #include "app/json.h"
+#include "app/likelihood.h"
 #include "app/stop.h"
 #include "base/err.h"
 #include "base/random.h"
 #include "eval/base/stats.h"
-#include "eval/run/forced.h"
 #include "winnow_batch.h"
 #include "winnow_method.h"
 
@@ -180,20 +180,33 @@ static const int32_t *piece_tokens(struct verify *v, int32_t i)
 
 /* ---- One piece ---- */
 
+struct follow {
+    const int32_t *next; /* the token that each row of logits predicts */
+    int32_t n_vocab;
+    double sum;
+};
+
+static bool on_logits(int32_t i, const float *logits, void *user)
+{
+    struct follow *f = user;
+    f->sum += app_token_nll(logits, f->n_vocab, f->next[i]);
+    return true;
+}
+
 /* Sets the nats per token of the following text, on a copy of the cache that keeps the plan's entries (NULL: all). */
 static int follow(const struct verify *v, const wnw_session *full, const wnw_plan *plan, const int32_t *next,
                   double *nll)
 {
-    struct eval_forced forced = {.n_vocab = v->info.n_vocab, .targets = next};
     wnw_session *s;
-    bool good = true;
     WNW_TRY(told(wnw_session_copy(&s, full)));
-    int rc = plan ? told(wnw_session_apply(s, plan, NULL)) : APP_OK;
-    if (rc == APP_OK)
-        rc = eval_force(&forced, s, next, v->next, true, &good);
+    struct follow f = {.next = next + 1, .n_vocab = v->info.n_vocab};
+    f.sum = app_token_nll(wnw_session_logits(s), v->info.n_vocab, next[0]);
+    int status = plan ? wnw_session_apply(s, plan, NULL) : WNW_OK;
+    if (status == WNW_OK && v->next > 1)
+        status = wnw_session_prefill(s, next, v->next - 1, on_logits, &f);
     wnw_session_free(s);
-    *nll = forced.nll / v->next;
-    return good ? rc : app_fail(APP_FAILED, "the likelihood of a continuation is no number");
+    *nll = f.sum / v->next;
+    return told(status);
 }
 
 /* Sets sides[N_SIDE] of one comparison. */

@@ -163,16 +163,6 @@ static int check(const struct wnw__compiling *w)
 
 /* ---- The work ---- */
 
-void *wnw__compiler_own(struct wnw__compiling *w, size_t n, size_t size)
-{
-    void *made = w->n_owned < WNW_COMPILER_OWNED ? calloc(n, size) : NULL;
-    if (made)
-        w->owned[w->n_owned++] = made;
-    else
-        w->short_of_memory = true;
-    return made;
-}
-
 static int find_layers(struct wnw__compiling *w)
 {
     w->il = wnw__compiler_own(w, (size_t)w->c->info.n_layer, sizeof *w->il);

@@ -17,6 +17,8 @@
 #include "calibrate/trial.h"
 #include "winnow_batch.h"
 
+#include <stdlib.h>
+
 /* Options; 0 means as the effort says where the table of options says so. */
 struct wnw__compiler_opts {
     int32_t items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,
@@ -126,7 +128,15 @@ struct wnw__compiling {
 };
 
 /* Zeros that live as long as w. NULL, and short_of_memory, where there is no memory for them. */
-void *wnw__compiler_own(struct wnw__compiling *w, size_t n, size_t size);
+static inline void *wnw__compiler_own(struct wnw__compiling *w, size_t n, size_t size)
+{
+    void *made = w->n_owned < WNW_COMPILER_OWNED ? calloc(n, size) : NULL;
+    if (made)
+        w->owned[w->n_owned++] = made;
+    else
+        w->short_of_memory = true;
+    return made;
+}
 
 static inline int32_t wnw__compiler_n_items(const struct wnw__compiling *w)
 {
