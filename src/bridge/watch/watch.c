@@ -12,6 +12,7 @@
 
 #include "bridge/sequence/track.h"
 #include "policy/policy.h"
+#include "winnow_bridge.h"
 
 #include <math.h>
 #include <stdio.h>
