@@ -158,7 +158,8 @@ int wnw__wrap_rect_write(struct wnw__bridge_tensor *t, size_t at, size_t n, cons
 /* The layer's heads say from now on what it has: entries of all cells that were written, except parts of dropped entries.
  * E_NOMEM. */
 int wnw__wrap_rows_begin(struct wnw__bridge_layer *l);
-/* The same where rows that were written may have parts of dropped entries. */
+/* The same where rows that were written may have parts of dropped entries, and in a tight cache: the memory of ragged layers alone follows
+ * their entries. */
 int wnw__wrap_find_holes(struct wnw__bridge_layer *l);
 /* The first entry of a head whose cell is at least `cell`. */
 int32_t wnw__wrap_find(const struct wnw__wrap_head *h, int32_t cell);

@@ -166,7 +166,7 @@ int wnw__wrap_rows_begin(struct wnw__bridge_layer *l)
 
 int wnw__wrap_find_holes(struct wnw__bridge_layer *l)
 {
-    return l->wrap->holes ? wnw__wrap_rows_begin(l) : WNW_OK;
+    return l->wrap->holes || l->cache->tight ? wnw__wrap_rows_begin(l) : WNW_OK;
 }
 
 void wnw__wrap_rows_cut(struct wnw__bridge_layer *l, int32_t stream, int32_t n_cell)
