@@ -86,6 +86,7 @@ typedef struct wnw_bridge_layer {
     int32_t query_numbers; /* in one token's queries; 0 before a graph was computed with a policy */
     int32_t sliding;       /* 1: it is of the cache whose layers have windows */
     int32_t key_bytes;     /* of the key of one entry; entry_bytes has those of its value, too */
+    int32_t room_entries;  /* a head's room is a multiple of it */
 } wnw_bridge_layer;
 WNW_DEFAULT(wnw_bridge_layer, wnw_bridge_layer_default)
 
@@ -115,6 +116,13 @@ WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_
  * observation that is not made here. E_MISMATCH: it needs a profile of a kind that was not set. */
 WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size,
                                   bool by_itself);
+
+/* Sets whether heads have room only for the entries that they hold, rounded up to the layer's room_entries. Else a head may have
+ * an eighth more, and what is freed goes back once a layer needs an eighth less, so that rows move less often. For programs that
+ * promise a limit on bytes: after n more tokens a layer of the CPU has at most n_heads * n_streams * (room_entries - 1 + n) entries'
+ * bytes more than its entries now, and two pages. While a state is restored a layer may have an eighth more. Not tight is the
+ * default. E_NOMEM: some layers may have more room than that. */
+WNW_API int wnw_bridge_set_tight(wnw_bridge *cache, bool tight);
 
 /* Adds the results of a profile's file (docs/reference/profiles.md) for policies that are set from then on; kinds that are there are
  * replaced. path = NULL takes all away. The backend sees no model file, so that a profile's sizes are compared with the

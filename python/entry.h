@@ -16,7 +16,7 @@ WNW_API int wnw_python_devices(const char *name, char *ours, size_t size);
 
 /* As struct app_sequence_params and struct app_sequence_size, with the fields that python/winnow/_devices.py declares. */
 struct wnw_python_sequence_params {
-    const char *model, *devices;
+    const char *model, *devices, *split; /* split: struct app_sequence_params */
     int32_t n_ctx, n_threads;
     int32_t kv_type;
     const char *profiles;

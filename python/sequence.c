@@ -48,6 +48,7 @@ int wnw_python_sequence_new(struct app_sequence **out, const struct wnw_python_s
 {
     const struct app_sequence_params p = {.model = params->model,
                                           .devices = params->devices,
+                                          .split = params->split,
                                           .n_ctx = params->n_ctx,
                                           .n_threads = params->n_threads,
                                           .kv_type = (wnw_kv_type)params->kv_type,

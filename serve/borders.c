@@ -146,7 +146,8 @@ void serve_borders_restore(struct serve_watched *w, int32_t seq, const struct se
             add(b, h.n_tokens, x->borders + at, (size_t)h.bytes);
         REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, -1, -1);
     }
-    b->restored = w->unmatched || llama_model_n_swa(llama_get_model(w->ctx)) > 0; /* others can be cut anywhere */
+    b->restored =
+        w->unmatched || llama_model_n_swa(llama_get_model(w->ctx)) > 0; /* others can be cut anywhere */
 }
 
 /* ---- Going back ---- */

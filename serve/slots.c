@@ -53,6 +53,7 @@ void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_re
     all->n_vocab = room->n_vocab;
     all->most_text = room->most_text;
     all->window_bytes = room->window_bytes;
+    all->rounding_bytes = room->rounding_bytes;
     all->by_request = by_request;
     for (int32_t i = 0; i < SERVE_MAX_SLOTS; i++) {
         free(all->slot[i].key);

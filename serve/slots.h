@@ -18,14 +18,16 @@ extern "C" {
 
 /* What the decoding thread says of the cache when it starts. */
 struct serve_room {
-    uint64_t uncut_bytes;  /* the part of row_bytes in layers that no policy acts on, as those of windows under --swa-full */
+    uint64_t
+        uncut_bytes; /* the part of row_bytes in layers that no policy acts on, as those of windows under --swa-full */
     uint64_t row_bytes;    /* keys and values of one token, in all heads of layers that see the whole text */
     uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
-    int32_t row_entries;   /* entries that a token has in the former */
-    int32_t n_cells;       /* tokens that have room in the cache, of all sequences */
-    int32_t n_batch;       /* tokens that the server computes at once, at most */
-    int32_t n_vocab;       /* tokens of the vocabulary; 0 = not known */
-    uint64_t most_text;    /* bytes of a text that may have room in it; UINT64_MAX: not known */
+    uint64_t rounding_bytes; /* what is mapped in addition to entries, at most */
+    int32_t row_entries;     /* entries that a token has in the former */
+    int32_t n_cells;         /* tokens that have room in the cache, of all sequences */
+    int32_t n_batch;         /* tokens that the server computes at once, at most */
+    int32_t n_vocab;         /* tokens of the vocabulary; 0 = not known */
+    uint64_t most_text;      /* bytes of a text that may have room in it; UINT64_MAX: not known */
 };
 void serve_slots_open(int32_t n_slots, const struct serve_room *room, bool by_request);
 /* Whether requests may bring policies of their own. */
@@ -70,7 +72,7 @@ struct serve_ask {
     int64_t n_prompt, n_predict; /* tokens that it adds; counted only where there is a cap */
     struct serve_owner owner;    /* who brings it */
     bool refuses;                /* no room is made for it (stretch.h) */
-    bool visits;              /* it looks at the slot or saves it: nothing is read, and what is in it stays */
+    bool visits; /* it looks at the slot or saves it: nothing is read, and what is in it stays */
     int32_t document_plus_1, stores; /* 1 + the document that it begins with, that it reads; 0 = none */
     bool (*client_left)(void *user); /* whether the client has left */
     void *user;
@@ -89,8 +91,8 @@ struct serve_lost {
 
 struct serve_claim {
     int32_t slot;
-    uint64_t slots; /* a bit for each claimed slot */
-    bool no_reuse;  /* the slot's content must not be used */
+    uint64_t slots;    /* a bit for each claimed slot */
+    bool no_reuse;     /* the slot's content must not be used */
     bool must_restore; /* the document must be put into the slot first */
     uint64_t
         parked; /* the parked prompt that it begins with more of than with what the slot holds; 0 = none */
@@ -139,11 +141,11 @@ int32_t serve_slots_stores(int32_t slot);
 /* What is in a slot now. */
 struct serve_content {
     int32_t n_tokens;
-    int64_t entries; /* in all heads */
+    int64_t entries;         /* in all heads */
     int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
-    bool reading;    /* a part of a prompt */
-    bool unnoted;    /* what some rules look back at was not noted, or has been dropped */
-    int32_t n_removed; /* tokens of the conversation that are there no more (stretch.h) */
+    bool reading;            /* a part of a prompt */
+    bool unnoted;            /* what some rules look back at was not noted, or has been dropped */
+    int32_t n_removed;       /* tokens of the conversation that are there no more (stretch.h) */
     const struct serve_keep_rule *compressed_by; /* NULL: nothing was dropped */
 };
 void serve_slots_report(int32_t slot, const struct serve_content *content);

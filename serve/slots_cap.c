@@ -48,7 +48,7 @@ static uint64_t documents_take(const struct serve_slots *all)
 /* What no request can have: windows fill up with the first long prompt, and stay full. */
 static uint64_t always_taken(const struct serve_slots *all)
 {
-    return documents_take(all) + all->window_bytes;
+    return documents_take(all) + all->window_bytes + all->rounding_bytes;
 }
 
 /* Bytes of a request whose prompt is compressed at its end. */
@@ -128,6 +128,37 @@ static uint64_t all_reserved(const struct serve_slots *all)
     return bytes;
 }
 
+/* What a slot holds that is no document's. */
+static uint64_t held_by(const struct serve_slots *all, const struct serve_slot *s)
+{
+    int32_t n_tokens;
+    int64_t entries = 0;
+    struct serve_keep_rule by;
+    if (s->document_plus_1 > 0)
+        (void)serve_document_look(s->document_plus_1 - 1, &n_tokens, &entries, &by);
+    return all->row_entries > 0 && s->entries > entries
+               ? (uint64_t)(s->entries - entries) * all->row_bytes / (uint64_t)all->row_entries
+               : 0;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+bool serve_slots_room_now(const struct serve_slots *all, uint64_t slots, uint64_t peak)
+{
+    const uint64_t cap = serve_settings()->cap;
+    uint64_t bytes = always_taken(all), own = 0;
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const struct serve_slot *s = &all->slot[i];
+        own += slots >> i & 1 ? held_by(all, s) : 0;
+        if (!(slots >> i & 1))
+            bytes += larger(s->incoming, s->claimed ? larger(s->reserved, held_by(all, s)) : 0);
+    }
+    return cap == 0 || bytes == always_taken(all) || bytes + larger(own, peak) <= cap;
+}
+
 enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct serve_ask *ask, char *why)
 {
     const uint64_t cap = serve_settings()->cap, peak = serve_slots_peak(all, ask), taken = all_reserved(all);
@@ -144,6 +175,9 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
         if (all->window_bytes > 0)
             n +=
                 snprintf(why + n, SERVE_TEXT - (size_t)n, " and sliding windows %" PRIu64, all->window_bytes);
+        if (all->rounding_bytes > 0)
+            n += snprintf(why + n, SERVE_TEXT - (size_t)n, " and room for whole pages %" PRIu64,
+                          all->rounding_bytes);
         if (!ask->keep_rule.chunks && !serve_keeps_all(&ask->keep_rule) && serve_settings()->chunk != 0)
             snprintf(why + n, SERVE_TEXT - (size_t)n,
                      "; its policy cannot compress a prompt while it is read, as keydiff can");
@@ -160,29 +194,14 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
     return SERVE_CLAIMED;
 }
 
-/* What a slot holds that is no document's. */
-static uint64_t held_by(const struct serve_slots *all, const struct serve_slot *s)
-{
-    int32_t n_tokens;
-    int64_t entries = 0;
-    struct serve_keep_rule by;
-    if (s->document_plus_1 > 0)
-        (void)serve_document_look(s->document_plus_1 - 1, &n_tokens, &entries, &by);
-    return all->row_entries > 0 && s->entries > entries
-               ? (uint64_t)(s->entries - entries) * all->row_bytes / (uint64_t)all->row_entries
-               : 0;
-}
-
 /* What other slots hold, or may come to hold. */
 static uint64_t others_take(const struct serve_slots *all, int32_t slot)
 {
     uint64_t bytes = always_taken(all);
     for (int32_t i = 0; i < all->n_slots; i++) {
         const struct serve_slot *s = &all->slot[i];
-        const uint64_t held = held_by(all, s), reserved = s->claimed ? s->reserved : 0,
-                       most = held > reserved ? held : reserved;
         if (i != slot)
-            bytes += most > s->incoming ? most : s->incoming;
+            bytes += larger(larger(held_by(all, s), s->claimed ? s->reserved : 0), s->incoming);
     }
     return bytes;
 }

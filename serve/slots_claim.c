@@ -258,6 +258,9 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     *claimed = answer == SERVE_CLAIMED;
     if (!*claimed)
         return answer;
+    *claimed = serve_slots_room_now(all, claim->slots, serve_slots_peak(all, ask));
+    if (!*claimed)
+        return SERVE_CLAIMED; /* it waits until slots of other requests have given up what they held before */
     const struct serve_slot *s = &all->slot[claim->slot];
     const bool reuses = ask->visits || may_reuse(s, ask);
     const size_t n_slot = used_of(s, ask, reuses && ask->document_plus_1 == s->document_plus_1);

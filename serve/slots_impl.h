@@ -15,7 +15,7 @@ struct serve_slot {
     int32_t stores;      /* 1 + the document that its request reads */
     char *key;           /* of the prompt that it had last */
     size_t key_len;
-    struct serve_owner owner; /* who brought that prompt */
+    struct serve_owner owner;                /* who brought that prompt */
     bool visited, parked, no_reuse, refuses; /* how its request began */
     struct serve_keep_rule keep_rule;
     /* What the decoding thread said last. */
@@ -40,6 +40,7 @@ struct serve_slots {
     struct serve_waiter *waiting; /* in the order in which they came */
     uint64_t row_bytes, uncut_bytes, query_numbers, clock;
     uint64_t window_bytes, window_held; /* of layers that slide: at most, and now */
+    uint64_t rounding_bytes;            /* mapped in addition to entries, at most */
     uint64_t most_text;
     int32_t most,
         times; /* tokens of a slot before room is made, 0: none is; the longest conversation, in contexts */
@@ -58,6 +59,9 @@ void serve_slots_wait(void);
 
 /* Whether the cap leaves room for a request: SERVE_CLAIMED, SERVE_BUSY or SERVE_TOO_LONG with the reason (slots_cap.c). */
 enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct serve_ask *ask, char *why);
+/* Whether the cap holds if the slots of a set go to a request that takes `peak` bytes, with what claimed slots still hold of earlier
+ * requests. What unclaimed slots hold is cleared when it is needed. */
+bool serve_slots_room_now(const struct serve_slots *all, uint64_t slots, uint64_t peak);
 /* Tokens after which its prompt is compressed while it is read; 0: at its end. */
 int32_t serve_slots_chunk(const struct serve_slots *all, const struct serve_ask *ask);
 /* Bytes that it takes at most. */

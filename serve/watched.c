@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- What is in the cache ---- */
 
@@ -46,6 +47,13 @@ static uint64_t row_of(const wnw_bridge_layer *l)
     return (uint64_t)l->n_heads * (uint64_t)l->entry_bytes;
 }
 
+/* Bytes at most that a layer maps in addition to its entries, in a cache that is tight. A layer that slides is counted with all its cells. */
+static uint64_t rounding_of(const struct serve_watched *w, const wnw_bridge_layer *l)
+{
+    const uint64_t pages = 2 * (uint64_t)sysconf(_SC_PAGESIZE);
+    return pages + (slides(w, l) ? 0 : (uint64_t)l->n_streams * row_of(l) * (uint64_t)(l->room_entries - 1));
+}
+
 static void add_cached(const struct serve_watched *w, struct serve_cached *to)
 {
     for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
@@ -72,7 +80,9 @@ uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n)
         if (!get_layer(w, i, &l))
             continue;
         const int64_t most = l.n_cells - l.n_entries / l.n_heads;
-        bytes += l.bytes + row_of(&l) * (uint64_t)(slides(w, &l) && most < n ? most : n);
+        const uint64_t more = row_of(&l) * (uint64_t)(slides(w, &l) && most < n ? most : n),
+                       then = (uint64_t)l.n_entries * (uint64_t)l.entry_bytes + more + rounding_of(w, &l);
+        bytes += then > l.bytes ? then : l.bytes;
     }
     return bytes;
 }
@@ -283,6 +293,7 @@ static struct serve_room room_of(const struct serve_watched *w)
         room.row_bytes += window ? 0 : row_of(&l);
         room.uncut_bytes += !window && l.sliding ? row_of(&l) : 0;
         room.row_entries += window ? 0 : l.n_heads;
+        room.rounding_bytes += rounding_of(w, &l);
     }
     return room;
 }
@@ -437,7 +448,10 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     w->ctx = ctx;
     if (!open_sequences(w))
         serve_refuse("no memory for the sequences of the slots");
-    if (wnw_bridge_set_profiles(w->cache, serve_settings()->profiles) != WNW_OK || wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
+    if (serve_settings()->cap > 0 && wnw_bridge_set_tight(w->cache, true) != WNW_OK)
+        serve_refuse(wnw_last_error());
+    if (wnw_bridge_set_profiles(w->cache, serve_settings()->profiles) != WNW_OK ||
+        wnw_policy_parse(&w->fallback, SERVE_FALLBACK, NULL) != WNW_OK)
         serve_refuse(wnw_last_error());
     if (w->unmatched && serve_asks_quality(keep_rule))
         serve_refuse_input(

@@ -1103,6 +1103,7 @@ wnw_bridge_layer._fields_ = [
     ("query_numbers", c_int32),
     ("sliding", c_int32),
     ("key_bytes", c_int32),
+    ("room_entries", c_int32),
 ]
 
 wnw_bridge_sample_of._fields_ = [
@@ -1404,6 +1405,7 @@ FUNCTIONS = {
     "wnw_bridge_set_policy": (c_int, [POINTER(wnw_bridge), c_char_p, POINTER(wnw_size), c_bool]),
     "wnw_bridge_set_profile": (c_int, [POINTER(wnw_bridge), c_char_p]),
     "wnw_bridge_set_profiles": (c_int, [POINTER(wnw_bridge), c_char_p]),
+    "wnw_bridge_set_tight": (c_int, [POINTER(wnw_bridge), c_bool]),
     "wnw_bridge_skip_query": (c_int, [POINTER(wnw_bridge), c_int32]),
     "wnw_bridge_tell_rows": (c_int, [POINTER(wnw_bridge), CFUNCTYPE(None, POINTER(c_int32), c_int32, c_int32, c_void_p), c_void_p]),
     "wnw_bridge_unobserve": (c_int, [POINTER(wnw_bridge)]),

@@ -16,7 +16,7 @@ _progress_type = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int32, ctypes.c_int32,
 
 class _Params(ctypes.Structure):
     """struct wnw_python_sequence_params of python/entry.h."""
-    _fields_ = [("model", ctypes.c_char_p), ("devices", ctypes.c_char_p), ("n_ctx", ctypes.c_int32), ("n_threads", ctypes.c_int32),
+    _fields_ = [("model", ctypes.c_char_p), ("devices", ctypes.c_char_p), ("split", ctypes.c_char_p), ("n_ctx", ctypes.c_int32), ("n_threads", ctypes.c_int32),
                 ("kv_type", ctypes.c_int32), ("profiles", ctypes.c_char_p), ("policy", ctypes.POINTER(c.wnw_policy)), ("progress", _progress_type)]
 
 
@@ -75,6 +75,23 @@ def device_names(devices):
     return ",".join(ours)
 
 
+def split_of(layers, n_devices, n_layer):
+    """The shares of the layers as libllama takes them. It counts the output as one more layer, of the last device. None: by free memory."""
+    if layers is None:
+        return None
+    if isinstance(layers, (str, bytes)) or not all(hasattr(n, "__index__") for n in layers):
+        raise TypeError("layers is a list of whole numbers, one for each device")
+    shares = [int(n) for n in layers]
+    if any(n < 1 for n in shares):
+        raise ArgumentError(f"layers is {shares}; give at least 1 for each device")
+    if len(shares) != n_devices:
+        raise ArgumentError(f"layers has {len(shares)} numbers, and there are {n_devices} devices")
+    if sum(shares) != n_layer:
+        raise ArgumentError(f"layers {shares} are {sum(shares)} layers, and this model has {n_layer}")
+    shares[-1] += 1
+    return ",".join(map(str, shares)).encode()
+
+
 def check_policy(policy, device, profile):
     """Refuses, before the model is opened on them, what devices cannot do."""
     if policy is None:
@@ -96,7 +113,7 @@ class Sequence:
     def __init__(self, model, n_ctx, policy, profiles=()):
         self._stop, self._policy = threading.Event(), policy
         self.pointer = ctypes.c_void_p()
-        params = _Params(model=os.fsencode(model.path), devices=model._devices.encode(), n_ctx=n_ctx, n_threads=model._params.n_threads,
+        params = _Params(model=os.fsencode(model.path), devices=model._devices.encode(), split=model._split, n_ctx=n_ctx, n_threads=model._params.n_threads,
                          kv_type=model._params.kv_type, profiles=b":".join(os.fsencode(str(p)) for p in profiles) or None)
         if policy is not None:
             params.policy = policy.pointer

@@ -108,9 +108,10 @@ class Model(Owned):
         paths of JSON files
     devices: where the model computes, names of ggml such as "cpu" or "rpc:HOST:PORT", as a list or one str; None = this package's own code on
         the CPU. On devices a document and a conversation hold the model once more, and documents can be asked, but not stored again.
+    layers: how many layers each device has, a list; None = by their free memory
     """
 
-    def __init__(self, model="smollm2-135m", *, threads=0, context=0, kv_type="f16", profile="auto", devices=None):
+    def __init__(self, model="smollm2-135m", *, threads=0, context=0, kv_type="f16", profile="auto", devices=None, layers=None):
         super().__init__("model")
         self._closed = True  # until it is open
         lib = library()
@@ -120,7 +121,9 @@ class Model(Owned):
             if not 0 <= value <= most:
                 raise ArgumentError(f"{name} is {value}; give 0 to {most}", "E_RANGE")
         self._params.n_threads, self._params.n_ctx = threads, context
-        self._devices = None
+        self._devices = self._split = None
+        if layers is not None and devices is None:
+            raise ArgumentError("layers are shared out among devices; name them")
         if devices is not None:
             from . import _devices
             self._devices = _devices.device_names(devices)
@@ -137,6 +140,12 @@ class Model(Owned):
         self.arch, self.name = info.arch.decode(), info.name.decode("utf-8", "replace")
         self.n_layer, self.n_head, self.n_head_kv = info.n_layer, info.n_head, info.n_head_kv
         self.n_embd_head, self.n_ctx_train, self.n_vocab = info.n_embd_head, info.n_ctx_train, info.n_vocab
+        if layers is not None:
+            try:
+                self._split = _devices.split_of(layers, len(self._devices.split(",")), self.n_layer)
+            except Exception:
+                self.close()
+                raise
 
     def __repr__(self):
         return f"<winnow.Model {self.name}: {self.n_layer} layers, {self.n_head_kv} KV heads>"

@@ -121,6 +121,7 @@ struct wnw__bridge_backend {
     int32_t n_threads;
     struct wnw__bridge_cache **caches; /* that its graphs had, in that order */
     int32_t n_cache, cap_cache;
+    bool tight; /* its caches are (wnw_bridge_set_tight) */
     bool plain; /* takes nothing over: WINNOW_PLAIN */
     /* The operation for which layers stay as libllama has them, ggml's name of it; NULL = none. */
     const char *unknown_node;

@@ -79,6 +79,13 @@ int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
     return absent();
 }
 
+int wnw_bridge_set_tight(wnw_bridge *cache, bool tight)
+{
+    (void)cache;
+    (void)tight;
+    return absent();
+}
+
 int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list)
 {
     return wnw_bridge_set_profile(cache, list);

@@ -102,6 +102,9 @@ struct wnw__cache {
     int32_t aux_planes[WNW_N_AUX]; /* planes of each kind; 0 = the kind is not kept */
     /* Layers with a window see the tokens of their own chunk of n_swa in place of the last n_swa. */
     bool chunked;
+    /* Heads have room for no more than what their entries need, in whole growth blocks: nothing is kept for later growth, and
+     * each freed block goes back at once. Rows move more often. */
+    bool tight;
 };
 
 /* The first position that a token at position pos sees in a layer. */
@@ -137,9 +140,12 @@ int wnw__cache_copy(struct wnw__cache *dst, const struct wnw__cache *src);
 
 /* Makes room for n more entries in every head of layer il, which are written before they are counted. With
  * `tight` there is no slack beyond the growth block (a prompt's length is known); otherwise capacity grows by
- * an eighth, so that decoding copies rarely. The numbers of the new entries are set to their empty values;
+ * an eighth, unless the cache is tight, so that decoding copies rarely. The numbers of the new entries are set to their empty values;
  * the forward pass may fill them before it commits the entries. On failure the entries are unchanged. */
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool tight);
+/* Gives back the room of layer il, of a cache without a tail, beyond the growth blocks that its entries need. On failure the
+ * layer is unchanged. */
+int wnw__cache_trim_layer(struct wnw__cache *c, int32_t il);
 /* Makes room for a prompt of n tokens. At most n_at_once are written before they are counted. */
 int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once);
 
@@ -182,7 +188,7 @@ uint64_t wnw__cache_bytes_keeping(const struct wnw__cache *c, int32_t il, const 
                                   const int32_t *n_keep);
 
 /* The same for small evictions between which each head grows again by `room` entries: rows move down in place
- * and the storage stays, unless new storage with that room would be smaller by at least an eighth. */
+ * and the storage stays, unless new storage with that room would be smaller by at least an eighth, or in a tight cache at all. */
 int wnw__cache_keep_in_place(struct wnw__cache *c, int32_t il, const int32_t *const *keep,
                              const int32_t *n_keep, int32_t room);
 

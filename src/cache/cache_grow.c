@@ -148,7 +148,22 @@ static int reserve(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_onc
 
 int wnw__cache_reserve_layer(struct wnw__cache *c, int32_t il, int32_t n, bool tight)
 {
-    return reserve(c, il, n, n, tight);
+    return reserve(c, il, n, n, tight || c->tight);
+}
+
+int wnw__cache_trim_layer(struct wnw__cache *c, int32_t il)
+{
+    const struct wnw__kv_layer *l = &c->layers[il];
+    struct wnw__kv_caps caps = wnw__cache_caps_new(c);
+    if (!caps.entry)
+        return wnw__fail(WNW_E_NOMEM, "no memory to trim cache layer %d", (int)il);
+    int64_t rows = 0;
+    (void)need_caps(c, il, 0, 0, true, &caps);
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+        rows += caps.entry[ih];
+    const int rc = rows < l->n_rows ? wnw__cache_resize_layer(c, il, &caps) : WNW_OK;
+    free(caps.entry);
+    return rc;
 }
 
 int wnw__cache_expect_layer(struct wnw__cache *c, int32_t il, int32_t n, int32_t n_at_once)

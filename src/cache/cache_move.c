@@ -179,12 +179,13 @@ int wnw__cache_keep_in_place(struct wnw__cache *c, int32_t il, const int32_t *co
     const struct wnw__kv_caps has = {
         .entry = l->cap, .quantised = l->tail.quantised_cap, .tail = l->tail.cap};
     struct wnw__kv_caps caps;
-    kept_caps(c, il, keep, n_keep, room, &caps);
+    kept_caps(c, il, keep, n_keep, c->tight ? 0 : room, &caps);
     if (!caps.entry)
         return WNW_E_NOMEM;
     const uint64_t had = stored_bytes(c, &has), needs = stored_bytes(c, &caps);
+    const uint64_t least = c->tight ? 1 : had / 8 + (had % 8 != 0);
     int rc = WNW_OK;
-    if (had >= needs && (had - needs) * 8 >= had) {
+    if (had >= needs && had - needs >= least) {
         rc = move_kept(c, il, keep, n_keep, &caps);
     } else {
         for (int32_t ih = 0; ih < c->n_head_kv; ih++)

@@ -142,6 +142,70 @@ static void test_named_cells_are_compressed_and_freed(void **state)
     test_llama_close(&t);
 }
 
+/* Bytes of a layer beyond what its entries need, less the growth blocks and pages that a tight cache may have. */
+static int64_t loose_bytes(const wnw_bridge *cache)
+{
+    int64_t most = INT64_MIN;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        const int64_t blocks = (int64_t)l.n_streams * l.n_heads * (l.room_entries - 1);
+        const int64_t beside =
+            (int64_t)l.bytes - (l.n_entries + blocks) * l.entry_bytes - 2 * sysconf(_SC_PAGESIZE);
+        most = beside > most ? beside : most;
+    }
+    return most;
+}
+
+/* Of a tight cache nothing is mapped beyond blocks and pages after any change, and the logits are those of any other. */
+static void test_tight(void **state)
+{
+    (void)state;
+    enum { MORE = 60, LONG = N + MORE };
+    float *at_end[2];
+    int32_t n_vocab = 0;
+    for (int tight = 0; tight < 2; tight++) {
+        struct test_llama t;
+        struct told told;
+        int32_t *tokens = test_random_tokens(LONG, 250, 5);
+        opened(&t, &told);
+        n_vocab = t.n_vocab;
+        at_end[tight] = calloc((size_t)n_vocab, sizeof *at_end[tight]);
+        assert_non_null(at_end[tight]);
+        assert_ok(wnw_bridge_set_tight(told.cache, tight));
+        test_llama_decode(&t, 0, 0, tokens, N, NULL);
+        for (int32_t i = N; i < LONG - 20; i++) {
+            test_llama_decode(&t, 0, i, tokens + i, 1, NULL);
+            assert_true(!tight || loose_bytes(told.cache) <= 0);
+        }
+        /* A few are dropped of each head: less than an eighth. */
+        for (int32_t i = 0; i < wnw_bridge_n_layers(told.cache); i++)
+            assert_ok(wnw_bridge_drop(told.cache, i, 0, 0, told.cell + 50, 25));
+        assert_true(!tight || loose_bytes(told.cache) <= 0);
+        /* A state comes back row by row. */
+        const size_t bytes = llama_state_seq_get_size(t.ctx, 0);
+        uint8_t *saved = malloc(bytes);
+        assert_non_null(saved);
+        assert_int_equal(llama_state_seq_get_data(t.ctx, saved, bytes, 0), bytes);
+        assert_int_equal(llama_state_seq_set_data(t.ctx, saved, bytes, 1), bytes);
+        assert_true(!tight || loose_bytes(told.cache) <= 0);
+        told.n = 0;
+        for (int32_t i = LONG - 20; i < LONG; i++) {
+            test_llama_decode(&t, 1, i, tokens + i, 1, i == LONG - 1 ? at_end[tight] : NULL);
+            assert_true(!tight || loose_bytes(told.cache) <= 0);
+        }
+        /* One that has been loose is tight at once. */
+        assert_ok(wnw_bridge_set_tight(told.cache, true));
+        assert_true(loose_bytes(told.cache) <= 0);
+        free(saved);
+        free(tokens);
+        test_llama_close(&t);
+    }
+    assert_memory_equal(at_end[0], at_end[1], (size_t)n_vocab * sizeof **at_end);
+    free(at_end[0]);
+    free(at_end[1]);
+}
+
 /* The state of a sequence that a policy has compressed, as libllama saves it: what is kept and what it holds. */
 static uint8_t *kept_by(const char *recipe, int32_t n_threads, size_t *bytes)
 {
@@ -501,6 +565,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_and_what_they_see),
         cmocka_unit_test(test_named_cells_are_compressed_and_freed),
+        cmocka_unit_test(test_tight),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_header),
         cmocka_unit_test(test_queries_go),

@@ -174,6 +174,10 @@ class Package(unittest.TestCase):
                     time.sleep(0.1)
             device.close()
             self.ask_on("rpc:" + address)
+            with winnow.Model(TINY, threads=1) as here, winnow.Model(TINY, threads=1, devices=["cpu", "rpc:" + address], layers=[1, 3]) as m:
+                with here.compress(TEXT, policy="knorm", ratio=0.5) as whole, m.compress(TEXT, policy="knorm", ratio=0.5) as shared:
+                    self.assertAlmostEqual(shared.kept, whole.kept, delta=1)
+                    self.assertIsInstance(shared.ask("Who?", max_tokens=2), str)
         finally:
             worker.terminate()
             worker.wait()
@@ -195,6 +199,11 @@ class Package(unittest.TestCase):
                 (winnow.ArgumentError, "no device 'nosuch0'", lambda: winnow.Model(TINY, devices=["nosuch0"])),
                 (winnow.ArgumentError, "devices is empty", lambda: winnow.Model(TINY, devices=[])),
                 (winnow.ArgumentError, "cpu twice", lambda: winnow.Model(TINY, devices=["cpu", "cpu"])),
+                (winnow.ArgumentError, "2 numbers, and there are 1", lambda: winnow.Model(TINY, devices=["cpu"], layers=[1, 3])),
+                (winnow.ArgumentError, "this model has 4", lambda: winnow.Model(TINY, devices=["cpu"], layers=[3])),
+                (winnow.ArgumentError, "at least 1", lambda: winnow.Model(TINY, devices=["cpu"], layers=[0])),
+                (winnow.ArgumentError, "name them", lambda: winnow.Model(TINY, layers=[4])),
+                (TypeError, "whole numbers", lambda: winnow.Model(TINY, devices=["cpu"], layers="4")),
                 (winnow.ArgumentError, "several devices", lambda: winnow.Model(TINY, devices="cpu,cuda0")),
                 (winnow.WinnowError, "cannot be reached", lambda: winnow.Model(TINY, devices=["rpc:127.0.0.1:1"])),
                 (TypeError, "a device is a str, not int", lambda: winnow.Model(TINY, devices=[3])),

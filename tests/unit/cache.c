@@ -80,6 +80,38 @@ static void test_decode_growth_has_slack(void **state)
     wnw__cache_free(&c);
 }
 
+/* A tight cache has the blocks that its entries need: after growth, after a few entries are dropped, and after a trim. */
+static void test_tight_has_no_slack(void **state)
+{
+    (void)state;
+    struct wnw__cache c;
+    int32_t all[80];
+    const int32_t *keep[N_HEAD_KV] = {all, all}, n_keep[N_HEAD_KV] = {75, 80};
+    assert_int_equal(wnw__cache_init(&c, 1, N_HEAD_KV, D, WNW_KV_F32, 4, NULL), WNW_OK);
+    for (int32_t i = 0; i < 80; i++)
+        all[i] = i;
+    c.tight = true;
+    append(&c, 0, 0, 79);
+    assert_int_equal(wnw__cache_reserve_layer(&c, 0, 1, false), WNW_OK);
+    assert_int_equal(c.layers[0].cap[0], 80);
+    append(&c, 0, 79, 1);
+    assert_int_equal(wnw__cache_keep_in_place(&c, 0, keep, n_keep, 4), WNW_OK);
+    assert_int_equal(c.layers[0].cap[0], 76);
+    assert_int_equal(c.layers[0].cap[1], 80);
+    c.tight = false;
+    assert_int_equal(wnw__cache_reserve_layer(&c, 0, 2, false), WNW_OK);
+    assert_int_equal(c.layers[0].cap[0], 88); /* 76 + 76/8 = 85, rounded up to blocks of 4 */
+    assert_int_equal(wnw__cache_trim_layer(&c, 0), WNW_OK);
+    assert_int_equal(c.layers[0].cap[0], 76);
+    assert_int_equal(c.layers[0].cap[1], 80);
+    for (int32_t i = 0; i < 75; i++)
+        assert_entry(&c, 0, 0, i, i);
+    for (int32_t i = 0; i < 80; i++)
+        assert_entry(&c, 0, 1, i, i);
+    assert_int_equal(wnw__cache_check(&c), WNW_OK);
+    wnw__cache_free(&c);
+}
+
 /* Heads of different lengths and room keep what they hold when room is made, whether their rows move up or down. */
 static void test_ragged_grows_without_losing(void **state)
 {
@@ -394,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_append_grows_without_losing),
         cmocka_unit_test(test_decode_growth_has_slack),
+        cmocka_unit_test(test_tight_has_no_slack),
         cmocka_unit_test(test_ragged_grows_without_losing),
         cmocka_unit_test(test_growth_takes_few_pages),
         cmocka_unit_test(test_keep_ragged),

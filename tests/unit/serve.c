@@ -807,6 +807,32 @@ static void test_the_cap_with_windows(void **state)
     serve_slots_release(&x);
 }
 
+/* What a slot still holds of an earlier request counts until its next one has begun: others wait, and are not refused. */
+static void test_the_cap_with_what_is_left(void **state)
+{
+    (void)state;
+    static const int32_t n_left[] = {40, 15}; /* tokens of 5000 / 100 */
+    struct serve_claim x;
+    struct waiting waits;
+    open_slots(2, 5000);
+    serve_slots_open(2, &(struct serve_room){.row_bytes = 100, .row_entries = 10}, true);
+    struct serve_ask a = ask_of("x");
+    for (int32_t i = 0; i < 2; i++) {
+        a.slot = i;
+        a.n_prompt = n_left[i];
+        x = claimed(&a);
+        serve_slots_report(i, &(struct serve_content){.n_tokens = n_left[i], .entries = 10 * n_left[i]});
+        serve_slots_release(&x);
+    }
+    a.slot = 0;
+    a.n_prompt = 5;
+    x = claimed(&a); /* nobody else asks for anything */
+    begin_waiting(&waits, 1, 1);
+    serve_slots_report(0, &(struct serve_content){.n_tokens = 5, .entries = 50});
+    end_waiting(&waits, 2);
+    serve_slots_release(&x);
+}
+
 /* Two answers of one prompt have room for both once it was compressed. */
 static void test_the_cap_of_several_answers(void **state)
 {
@@ -1290,6 +1316,7 @@ int main(void)
         cmocka_unit_test(test_the_cap),
         cmocka_unit_test(test_the_cap_of_several_answers),
         cmocka_unit_test(test_the_cap_with_windows),
+        cmocka_unit_test(test_the_cap_with_what_is_left),
         cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
         cmocka_unit_test(test_documents_that_are_none),

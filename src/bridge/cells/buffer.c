@@ -315,5 +315,5 @@ int wnw__bridge_backend_see(struct wnw__bridge_backend *b, struct wnw__bridge_ca
     }
     atomic_fetch_add_explicit(&c->owners, 1, memory_order_relaxed);
     b->caches[b->n_cache++] = c;
-    return WNW_OK;
+    return b->tight ? wnw__bridge_cache_set_tight(c, true) : WNW_OK;
 }

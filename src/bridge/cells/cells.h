@@ -76,6 +76,7 @@ struct wnw__bridge_layer {
     bool transposed;          /* values */
     bool v_in_keys;           /* MLA */
     struct wnw__cache rows;   /* one layer, n_stream * n_head heads, positions are cells */
+    bool loose;               /* rows, which are tight, may have more room than they need */
     uint8_t *written;         /* [n_stream * n_cell] whether the cell has been written since the last clear */
 
     struct wnw__wrap_layer
@@ -91,8 +92,8 @@ struct wnw__bridge_note {
     int32_t write_order; /* counts the cells as they are written; 0: none */
     bool single_row;     /* it was the only row of its sequence in its batch */
     bool judged;         /* a policy has decided on it */
-    bool unobserved;    /* nothing else is known of it, because memory ran out */
-    bool query_skipped; /* its query was not recorded, and no policy will look with it */
+    bool unobserved;     /* nothing else is known of it, because memory ran out */
+    bool query_skipped;  /* its query was not recorded, and no policy will look with it */
 };
 
 struct wnw__bridge_cache {
@@ -108,6 +109,7 @@ struct wnw__bridge_cache {
     int32_t n_cell, n_written;
     /* rows without a note were written since the last clear, because memory ran out */
     bool unobserved;
+    bool tight;        /* layers have no room for later entries (wnw_bridge_set_tight) */
     int64_t made;      /* when, to compare */
     atomic_int owners; /* the buffer, and every backend that has seen it in a graph */
 };
@@ -150,6 +152,10 @@ struct wnw__bridge_shape {
 enum { WNW_BRIDGE_MOST_D = 1024 };
 /* Makes a layer ragged that holds no data yet. */
 int wnw__bridge_layer_take(struct wnw__bridge_layer *l, const struct wnw__bridge_shape *shape);
+/* Gives back what writing entries one by one left over, if the cache is tight. */
+int wnw__bridge_layer_trim(struct wnw__bridge_layer *l);
+/* Sets whether the layers of a cache, and those to come, are tight. */
+int wnw__bridge_cache_set_tight(struct wnw__bridge_cache *c, bool tight);
 /* Drops all entries and gives their memory back. */
 void wnw__bridge_layer_clear(struct wnw__bridge_layer *l);
 void wnw__bridge_layer_free(struct wnw__bridge_layer *l);
@@ -280,6 +286,7 @@ struct wnw__bridge_far {
     int (*begin_rows)(struct wnw__bridge_layer *l);
     int64_t (*entries)(const struct wnw__bridge_layer *l);
     uint64_t (*bytes)(const struct wnw__bridge_layer *l);
+    int32_t (*room_entries)(const struct wnw__bridge_layer *l); /* a head has a multiple of them as room */
     /* The cells of a head's entries, ascending; *out is released with free. E_NOMEM. */
     int (*list)(const struct wnw__bridge_layer *l, int32_t stream, int32_t ih, int32_t **out, int32_t *n);
     int (*drop)(struct wnw__bridge_layer *l, int32_t stream, int32_t ih, const int32_t *cell, int32_t n);

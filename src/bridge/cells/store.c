@@ -54,8 +54,44 @@ int wnw__bridge_layer_take(struct wnw__bridge_layer *l, const struct wnw__bridge
         l->written = NULL;
         return rc;
     }
+    l->rows.tight = l->cache->tight;
     l->kind = WNW_BRIDGE_RAGGED;
     return WNW_OK;
+}
+
+int wnw__bridge_layer_trim(struct wnw__bridge_layer *l)
+{
+    if (!l->loose)
+        return WNW_OK;
+    WNW_TRY(wnw__cache_trim_layer(&l->rows, 0));
+    l->loose = false;
+    return WNW_OK;
+}
+
+int wnw__bridge_cache_set_tight(struct wnw__bridge_cache *c, bool tight)
+{
+    c->tight = tight;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        struct wnw__bridge_layer *l = c->layers[i];
+        if (l->kind != WNW_BRIDGE_RAGGED || l->far)
+            continue;
+        l->rows.tight = tight;
+        l->loose = tight;
+        WNW_TRY(wnw__bridge_layer_trim(l));
+    }
+    return WNW_OK;
+}
+
+/* Places an entry that is written by itself, as those of a state. Whether or not the cache is tight, it grows by an eighth here:
+ * else each block of a state would move all that is there. What is too much goes back when the layer is looked at. */
+static int place_one(struct wnw__bridge_layer *l, int32_t head, int32_t cell)
+{
+    const bool tight = l->rows.tight;
+    l->rows.tight = false;
+    const int rc = wnw__cache_place(&l->rows, 0, head, head + 1, &cell, 1);
+    l->rows.tight = tight;
+    l->loose = l->loose || tight;
+    return rc;
 }
 
 void wnw__bridge_layer_clear(struct wnw__bridge_layer *l)
@@ -63,7 +99,7 @@ void wnw__bridge_layer_clear(struct wnw__bridge_layer *l)
     if (l->kind != WNW_BRIDGE_RAGGED)
         return;
     wnw__cache_clear(&l->rows);
-    l->lost = false;
+    l->loose = l->lost = false;
     wnw__bridge_queries_free(&l->queries); /* room is made again where some are to be kept */
     memset(l->written, 0, (size_t)l->k.n_stream * (size_t)l->k.n_cell);
 }
@@ -95,6 +131,7 @@ static bool has_numbers(const struct wnw__bridge_layer *l)
 
 int wnw__bridge_layer_place(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n)
 {
+    WNW_TRY(wnw__bridge_layer_trim(l));
     WNW_TRY(wnw__cache_place(&l->rows, 0, stream * l->n_head, (stream + 1) * l->n_head, cell, n));
     for (int32_t ih = 0; has_numbers(l) && ih < l->n_head; ih++)
         for (int32_t i = 0; i < n; i++)
@@ -308,7 +345,7 @@ static int access_extent(struct wnw__bridge_layer *l, const struct extent *x, ui
         wnw__cache_renew(&l->rows, 0, stream * l->n_head + ih, i);
     if (!here) {
         const int32_t head = stream * l->n_head + ih;
-        WNW_TRY(wnw__cache_place(&l->rows, 0, head, head + 1, &cell, 1));
+        WNW_TRY(place_one(l, head, cell));
         h = head_of(l, is_v, stream, ih);
         i = find(l, stream, ih, cell);
         if (n < h.row_bytes)

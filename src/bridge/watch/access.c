@@ -93,7 +93,10 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
         info.n_readers = l->info.n_reader;
         info.sliding = wnw__bridge_is_sliding(b, l);
         info.query_numbers = l->info.n_reader * l->info.n_head * l->d_k;
+        info.room_entries = l->far->room_entries(l);
     } else if (info.ragged) {
+        WNW_TRY(wnw__bridge_layer_trim(l));
+        info.room_entries = l->rows.growth;
         info.n_streams = l->k.n_stream;
         info.n_cells = l->k.n_cell;
         info.n_heads = l->n_head;
@@ -190,6 +193,18 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
     }
     for (struct wnw__bridge_backend *b = backend_of(cache); !recipe && b; b = b->other)
         wnw__bridge_watch_clear(&b->watch);
+    return rc;
+}
+
+int wnw_bridge_set_tight(wnw_bridge *cache, bool tight)
+{
+    WNW_REQUIRE(cache);
+    int rc = WNW_OK;
+    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other) {
+        b->tight = tight;
+        for (int32_t i = 0; rc == WNW_OK && i < b->n_cache; i++)
+            rc = wnw__bridge_cache_set_tight(b->caches[i], tight);
+    }
     return rc;
 }
 

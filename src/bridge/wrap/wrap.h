@@ -185,6 +185,7 @@ int wnw__wrap_forget(struct wnw__bridge_layer *l, const bool *dead);
 /* What programs see of a layer (winnow_bridge.h). */
 int64_t wnw__wrap_entries(const struct wnw__bridge_layer *l);
 uint64_t wnw__wrap_bytes(const struct wnw__bridge_layer *l);
+int32_t wnw__wrap_room_entries(const struct wnw__bridge_layer *l);
 /* The cells of a head's entries, ascending; *out is released with free. E_NOMEM. */
 int wnw__wrap_list(const struct wnw__bridge_layer *l, int32_t stream, int32_t ih, int32_t **out, int32_t *n);
 

@@ -310,17 +310,18 @@ static int64_t cap_of(const struct wnw__bridge_layer *l, int32_t i, int32_t from
     const int32_t pad = l->wrap->w->pad, stream = i / l->n_head, entries = l->wrap->heads[i].n;
     const bool grows = stream >= from && stream < to;
     int64_t room = grows ? n : 0;
-    if (grows || entries > 0)
+    if ((grows || entries > 0) && !l->cache->tight)
         room += entries / 8 > pad ? entries / 8 : pad;
     const int64_t rows = entries + room > 0 ? entries + room : 1;
     return (rows + pad - 1) / pad * pad;
 }
 
-/* Whether a move is due: to the ragged form, for room, or because an eighth of the memory would come back. */
+/* Whether a move is due: to the ragged form, for room, or because an eighth of the memory would come back, in a tight cache any. */
 static bool is_due(const struct wnw__bridge_layer *l, int32_t from, int32_t to, int32_t n, int64_t rows)
 {
     const struct wnw__wrap_layer *w = l->wrap;
-    bool due = !w->settled || rows <= w->rows - w->rows / 8;
+    const int64_t spare = l->cache->tight ? 1 : w->rows / 8;
+    bool due = !w->settled || rows <= w->rows - spare;
     for (int32_t i = from * l->n_head; i < to * l->n_head && !due; i++)
         due = w->heads[i].used + n > w->heads[i].cap;
     return due;
@@ -621,6 +622,11 @@ int wnw__wrap_forget(struct wnw__bridge_layer *l, const bool *dead)
 uint64_t wnw__wrap_bytes(const struct wnw__bridge_layer *l)
 {
     return l->wrap->buffer ? ggml_backend_buffer_get_size(l->wrap->buffer) : 0;
+}
+
+int32_t wnw__wrap_room_entries(const struct wnw__bridge_layer *l)
+{
+    return l->wrap->w->pad;
 }
 
 int wnw__wrap_list(const struct wnw__bridge_layer *l, int32_t stream, int32_t ih, int32_t **out, int32_t *n)

@@ -270,6 +270,7 @@ const struct wnw__bridge_far wnw__wrap_far = {
     .begin_rows = wnw__wrap_rows_begin,
     .entries = wnw__wrap_entries,
     .bytes = wnw__wrap_bytes,
+    .room_entries = wnw__wrap_room_entries,
     .list = wnw__wrap_list,
     .drop = wnw__wrap_rows_drop,
     .forget = wnw__wrap_forget,
