@@ -402,6 +402,16 @@ static int fill_layers(struct reader *r, struct wnw__cache *own, int32_t n_token
     return rc;
 }
 
+/* Whether every head has an entry of each token, but for those that have left a sliding window. */
+static bool has_all(const struct wnw__cache *c, int32_t n_tokens)
+{
+    for (int32_t il = 0; il < c->n_layer; il++)
+        for (int32_t ih = 0; c->layers[il].n_swa == 0 && ih < c->n_head_kv; ih++)
+            if (c->layers[il].len[ih] < n_tokens)
+                return false;
+    return true;
+}
+
 static int check_session(const wnw_session *s)
 {
     const struct wnw__cache *c = &s->cache;
@@ -440,5 +450,8 @@ int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, co
     WNW_TRY(fill_layers(&r, &s->cache, n_tokens, false));
     if (slides)
         WNW_TRY(fill_layers(&r, &s->cache, n_tokens, true));
-    return wnw__session_take(s, tokens, n_tokens);
+    WNW_TRY(wnw__session_take(s, tokens, n_tokens));
+    if (has_all(&s->cache, n_tokens)) /* nothing was dropped that going back would miss */
+        s->n_fixed = 0;
+    return WNW_OK;
 }
