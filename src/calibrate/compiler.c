@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CompilerKV's offline compiler: head weights and risk thresholds from logged experience. Paper: "CompilerKV:
- * Risk-Adaptive KV Compression via Offline Experience Compilation" (arXiv 2602.08686, eq. 2 to 4 and 14). The
- * authors have published tables drawn from curves and no compiler; what their text leaves open is decided
- * here (decision 031).
+ * CompilerKV's offline compiler: head weights and risk thresholds from logged experience ("CompilerKV: Risk-Adaptive KV
+ * Compression via Offline Experience Compilation", arXiv 2602.08686, eq. 2 to 4 and 14). The authors have published tables
+ * drawn from curves and no compiler; docs/internals/design/calibration.md says what is decided here.
  *
- *   1. Every prompt is read once: entropy and perplexity of its last tokens, and how likely its continuation
- *      is with the full cache. The features' quantiles are the bins; crowded bins lose prompts.
- *   2. Head weights: each trial draws a weight for every layer and KV head, keeps `budget` entries of every
- *      head, and reads the continuation. Reward: what the loss of likelihood takes off, - (nll - nll_full).
- *   3. Conservative Q-learning chooses a weight for each head; a choice that does not beat 1 by a
- *      standard error becomes 1. If two halves of the prompts disagree about all heads, or held-out prompts
- *      gain nothing, all weights are 1.
- *   4. Thresholds: each trial draws one for every layer. A layer also pays 0.1 nats x |entries above - free entries|
- *      / free entries. There is one table cell per layer and pair of bins. Cells with few rewards borrow from larger
- *      parts of the table. Cells with fewer prompts than `cell_prompts` take the choice of their layer, or of all
- *      (decision 098).
- *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and
- *      with no threshold at as many entries on each prompt. If they do not beat the one threshold by a standard
- *      error, it is written into all cells (decision 107).
+ *   1. Every prompt is read once: entropy and perplexity of its last tokens, and how likely its continuation is with the
+ *      full cache. The features' quantiles are the bins; crowded bins lose prompts.
+ *   2. Head weights: each trial draws a weight for every layer and KV head, keeps `budget` entries of every head, and
+ *      reads the continuation. Reward: what the loss of likelihood takes off, - (nll - nll_full).
+ *   3. Conservative Q-learning chooses a weight for each head; one that does not beat 1 by a standard error becomes 1.
+ *      All are 1 if two halves of the prompts disagree about them, or if held-out prompts gain nothing.
+ *   4. Thresholds: each trial draws one for every layer. A layer also pays 0.1 nats x |entries above - free| / free. There is
+ *      a cell per layer and pair of bins. One with few rewards borrows from larger parts of the table, and one with fewer
+ *      prompts than `cell_prompts` takes the choice of its layer, or of all.
+ *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and with none at
+ *      as many entries. If they do not beat the one by a standard error, it is written into all cells.
  */
 #include "base/json.h"
 #include "calibrate/compiler_impl.h"
@@ -208,12 +204,8 @@ static int compile_budget(struct wnw__compiling *w, int32_t budget)
 {
     w->budget = budget;
     w->checks = (struct wnw__compiler_checks){0};
-    WNW_TRY(wnw__compiler_do(w, WNW_TASK_HEADS));
     WNW_TRY(wnw__compiler_learn_heads(w));
-    WNW_TRY(wnw__compiler_check_heads(w));
-    WNW_TRY(wnw__compiler_do(w, WNW_TASK_TAUS));
     WNW_TRY(wnw__compiler_learn_thresholds(w));
-    WNW_TRY(wnw__compiler_check_thresholds(w));
     return wnw__compiler_write(w);
 }
 
