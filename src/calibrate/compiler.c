@@ -71,14 +71,6 @@ static const struct effort {
     [WNW_EFFORT_PAPER] = {SIZES(512, 64, 64, 32, 24, 20, 4), {1024, 2048, 4096, 8192}, 4, WEIGHTS, TAUS},
 };
 
-static int32_t largest_budget(const wnw_calibration *c)
-{
-    int32_t most = 0;
-    for (int32_t i = 0; i < c->params.n_budgets; i++)
-        most = c->params.budgets[i] > most ? c->params.budgets[i] : most;
-    return most;
-}
-
 /* Sets what is as the effort says, and tells the profile and the journal so. */
 static int resolve(struct wnw__compiling *w, const struct effort *e)
 {
@@ -123,7 +115,10 @@ static int set_fixed(struct wnw__compiling *w)
 /* The lengths that leave something to drop and fit the context, to out[4]. E_RANGE: there is none. */
 static int find_lengths(const struct wnw__compiling *w, const struct effort *e, int32_t *out, int32_t *n)
 {
-    const int32_t least = 2 * largest_budget(w->c), most = w->c->info.n_ctx_train - w->o.next;
+    const int32_t most = w->c->info.n_ctx_train - w->o.next;
+    int32_t least = 0;
+    for (int32_t i = 0; i < w->c->params.n_budgets; i++)
+        least = w->c->params.budgets[i] > least / 2 ? 2 * w->c->params.budgets[i] : least;
     *n = 0;
     for (int32_t i = 0; w->o.length == 0 && i < e->n_lengths; i++)
         if (e->lengths[i] >= least && e->lengths[i] <= most)

@@ -5,16 +5,6 @@
 
 enum { MOST_TOKENS = 1 << 24 }; /* what is read of the texts at most */
 
-/* Sets w->bos to the token that the vocabulary wants in front of a text. */
-static int find_bos(struct wnw__compiling *w)
-{
-    int32_t *with = NULL, n = 0;
-    WNW_TRY(wnw_tokenize(w->c->m, "", 0, true, false, &with, &n));
-    w->bos = n > 0 ? with[0] : -1;
-    wnw_free(with);
-    return WNW_OK;
-}
-
 /* Tokens of the texts that an item takes: a BOS is not among them. */
 static int32_t taken(const struct wnw__compiling *w, const struct wnw__compiler_item *item)
 {
@@ -86,7 +76,7 @@ static int set_counts(struct wnw__compiling *w, const char *key, const struct pa
 /* Reads the texts and chooses the prompts; end[n_texts] and parts[n_texts] are scratch. */
 static int lay_out(struct wnw__compiling *w, int32_t most, int32_t *end, struct part *parts)
 {
-    WNW_TRY(find_bos(w));
+    WNW_TRY(wnw__calibrate_bos(w->c, &w->bos));
     WNW_TRY(wnw__calibrate_tokens_of_texts(w->c, MOST_TOKENS, &w->tokens, end));
     for (int32_t k = 0; k < w->c->params.n_texts; k++) {
         parts[k].first = k > 0 ? end[k - 1] : 0;
