@@ -30,8 +30,8 @@ struct wnw__cql_state {
  *     J(q) = 1/2 sum_a p_a (q_a - mean_a)^2 + weight (ln sum_a exp q_a - sum_a q_a / k),   p_a = n_a / sum n
  *
  * over the k actions that were logged; the others get -INFINITY. weight >= 0; 0 gives the means. That chance logged an
- * action rarely says nothing against it. Newton steps, halved while they do not lower J, until every element of the
- * gradient is below 1e-9. Returns false, and only -INFINITY, where no action was logged. */
+ * action rarely says nothing against it. No second derivative is above 1 + weight / 2, so gradient steps of its inverse never
+ * raise J. They end where every element of the gradient is below 1e-9. Returns false where no action was logged. */
 bool wnw__cql_solve(const struct wnw__cql_state *s, double weight, double *q);
 
 /* ---- The log ---- */
