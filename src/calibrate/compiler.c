@@ -20,7 +20,6 @@
 #include "calibrate/compiler_impl.h"
 #include "winnow_method.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- Options ---- */
@@ -154,19 +153,6 @@ static int check(const struct wnw__compiling *w)
 
 /* ---- The work ---- */
 
-static int find_layers(struct wnw__compiling *w)
-{
-    w->il = wnw__compiler_own(w, (size_t)w->c->info.n_layer, sizeof *w->il);
-    for (int32_t il = 0; w->il && il < w->c->info.n_layer; il++)
-        if (wnw__layer_takes_part(&w->c->shape, il))
-            w->il[w->n_il++] = il;
-    if (w->il && w->n_il == 0)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "every layer of this model has a sliding window: there is nothing to compress");
-    w->grid = (struct wnw__risk_grid){w->n_il, w->o.entropy_bins, w->o.ppl_bins};
-    return WNW_OK;
-}
-
 static int allocate(struct wnw__compiling *w)
 {
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = w->c->params.n_threads};
@@ -211,7 +197,10 @@ static int compile(struct wnw__compiling *w)
     WNW_TRY(resolve(w, e));
     WNW_TRY(set_fixed(w));
     WNW_TRY(check(w));
-    WNW_TRY(find_layers(w));
+    w->il = wnw__compiler_own(w, (size_t)w->c->info.n_layer, sizeof *w->il);
+    if (w->il)
+        WNW_TRY(wnw__trial_layers(w->il, &w->n_il, &w->c->shape));
+    w->grid = (struct wnw__risk_grid){w->n_il, w->o.entropy_bins, w->o.ppl_bins};
     WNW_TRY(find_lengths(w, e, lengths, &n_lengths));
     WNW_TRY(wnw__calibrate_set(w->c, "length", wnw__json_i32s(lengths, n_lengths)));
     WNW_TRY(allocate(w));

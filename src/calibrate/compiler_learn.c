@@ -36,29 +36,24 @@ static void cut(struct wnw__compiling *w, bool ppl, double *x)
     }
 }
 
-/* Keeps about twice as many prompts of every pair of bins as there would be if all were alike. */
-static int stratify(struct wnw__compiling *w, int32_t *cell, bool *keep)
-{
-    const int32_t n_cell = w->grid.n_entropy * w->grid.n_ppl, most = (2 * w->o.items + n_cell - 1) / n_cell;
-    for (int32_t i = 0; i < w->o.items; i++)
-        cell[i] = w->items[i].entropy_bin * w->grid.n_ppl + w->items[i].ppl_bin;
-    WNW_TRY(wnw__risk_stratify(cell, w->o.items, n_cell, most, (int32_t)w->c->params.seed, keep));
-    for (int32_t i = 0; i < w->o.items; i++)
-        w->items[i].kept = keep[i];
-    return WNW_OK;
-}
-
 int wnw__compiler_bins(struct wnw__compiling *w)
 {
-    const size_t n = (size_t)w->o.items;
-    double *x = wnw__compiler_own(w, n, sizeof *x);
-    int32_t *cell = wnw__compiler_own(w, n, sizeof *cell);
-    bool *keep = wnw__compiler_own(w, n, sizeof *keep);
+    const int32_t n = w->o.items, n_cell = w->grid.n_entropy * w->grid.n_ppl;
+    double *x = wnw__compiler_own(w, (size_t)n, sizeof *x);
+    int32_t *cell = wnw__compiler_own(w, (size_t)n, sizeof *cell);
+    bool *keep = wnw__compiler_own(w, (size_t)n, sizeof *keep);
     if (w->short_of_memory)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %zu prompts", n);
+        return wnw__fail(WNW_E_NOMEM, "no memory for %d prompts", (int)n);
     cut(w, false, x);
     cut(w, true, x);
-    return stratify(w, cell, keep);
+    for (int32_t i = 0; i < n; i++)
+        cell[i] = w->items[i].entropy_bin * w->grid.n_ppl + w->items[i].ppl_bin;
+    /* About twice as many prompts of every pair of bins as there would be if all were alike. */
+    WNW_TRY(
+        wnw__risk_stratify(cell, n, n_cell, (2 * n + n_cell - 1) / n_cell, (int32_t)w->c->params.seed, keep));
+    for (int32_t i = 0; i < n; i++)
+        w->items[i].kept = keep[i];
+    return WNW_OK;
 }
 
 /* ---- Rewards ---- */
@@ -110,11 +105,6 @@ static int credit_all(struct wnw__compiling *w, enum wnw__compiler_task task, in
     return WNW_OK;
 }
 
-static struct wnw__bandit_rule rule_of(const struct wnw__compiler_actions *actions, enum wnw__bandit_tie tie)
-{
-    return (struct wnw__bandit_rule){actions->value, NULL, conservatism, guard, GUARD_N, tie};
-}
-
 /* ---- Held-out prompts ---- */
 
 /* Sums what a task noted at `at` over the held-out prompts, each divided by n. */
@@ -140,11 +130,6 @@ static struct wnw__compiler_gain gain_of(const struct wnw__compiling *w, enum wn
         square += (gain - mean) * (gain - mean);
     }
     return (struct wnw__compiler_gain){mean, n > 1 ? sqrt(square / (n - 1) / n) : INFINITY};
-}
-
-static bool gains_nothing(const struct wnw__compiler_checks *k, enum wnw__compiler_over over)
-{
-    return k->gain[over].mean < k->gain[over].error;
 }
 
 /* ---- Head weights ---- */
@@ -184,7 +169,7 @@ static int check_heads(struct wnw__compiling *w)
     WNW_TRY(wnw__compiler_do(w, WNW_TASK_HELD_HEADS));
     k->compared = true;
     k->gain[WNW_HEADS_OVER_ONE] = gain_of(w, WNW_TASK_HELD_HEADS, 0, WNW_TASK_HELD_HEADS, 1);
-    k->rejected = gains_nothing(k, WNW_HEADS_OVER_ONE);
+    k->rejected = k->gain[WNW_HEADS_OVER_ONE].mean < k->gain[WNW_HEADS_OVER_ONE].error;
     if (k->rejected)
         set_ones(w);
     return WNW_OK;
@@ -222,7 +207,7 @@ static int check_thresholds(struct wnw__compiling *w)
     k->gain[WNW_OVER_ONE] = gain_of(w, held, WNW_HELD_ONE, held, WNW_HELD_LEARNED);
     k->gain[WNW_OVER_NONE] = gain_of(w, held, WNW_HELD_NONE, held, WNW_HELD_LEARNED);
     k->gain[WNW_OVER_CONSTANT] = gain_of(w, one, 0, held, WNW_HELD_LEARNED);
-    k->tau_rejected = gains_nothing(k, WNW_OVER_CONSTANT);
+    k->tau_rejected = k->gain[WNW_OVER_CONSTANT].mean < k->gain[WNW_OVER_CONSTANT].error;
     k->kept_learned = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_LEARNED, n);
     k->kept_one = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_ONE, n);
     k->kept_constant = held_sum(w, one, 1, n);
@@ -242,7 +227,8 @@ bool wnw__compiler_is_constant(const struct wnw__compiling *w)
 int wnw__compiler_learn_heads(struct wnw__compiling *w)
 {
     const int32_t n_kv = w->c->info.n_head_kv, n_cell = w->n_il * n_kv;
-    const struct wnw__bandit_rule rule = rule_of(&w->heads, WNW_TIE_NEUTRAL);
+    const struct wnw__bandit_rule rule = {w->heads.value, NULL,    conservatism,
+                                          guard,          GUARD_N, WNW_TIE_NEUTRAL};
     WNW_TRY(wnw__compiler_do(w, WNW_TASK_HEADS));
     WNW_TRY(credit_all(w, WNW_TASK_HEADS, n_cell, n_cell));
     for (int32_t i = 0; i < w->c->info.n_layer * n_kv; i++)
@@ -259,11 +245,10 @@ int wnw__compiler_learn_heads(struct wnw__compiling *w)
 int wnw__compiler_learn_thresholds(struct wnw__compiling *w)
 {
     const int32_t n_cell = w->grid.n_layer * w->grid.n_entropy * w->grid.n_ppl;
-    struct wnw__bandit_rule rule = rule_of(&w->taus, WNW_TIE_LOW);
+    const struct wnw__bandit_rule rule = {w->taus.value, w->mean, conservatism, guard, GUARD_N, WNW_TIE_LOW};
     WNW_TRY(wnw__compiler_do(w, WNW_TASK_TAUS));
     WNW_TRY(credit_all(w, WNW_TASK_TAUS, w->n_il, n_cell));
     wnw__risk_shrink(&w->grid, &w->log[WNW_LOG_TAUS], parent_weight, w->mean);
-    rule.mean = w->mean;
     wnw__risk_choose(&w->grid, &w->log[WNW_LOG_TAUS], &rule, w->o.cell_prompts, w->choice, w->tau_from);
     for (int32_t i = 0; i < n_cell; i++)
         w->tau[i] = w->taus.value[w->choice[i]];
