@@ -144,7 +144,7 @@ static int check_addition(const struct app_args *a)
 {
     const char *size = app_keep_size_option(a);
     const char *given = app_first_given((const struct app_given[]){{a->policy, "--policy"},
-                                                                   {size, size},
+                                                                   {size, size ? size : ""},
                                                                    {a->system, "--system"},
                                                                    {a->chat, "--chat"},
                                                                    {a->raw, "--raw"},
