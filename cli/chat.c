@@ -255,11 +255,12 @@ static int converse(struct cli_chat *c, struct cli_line *lines)
 /* Saves the conversation that --resume names, or parks it; the first fault is the exit code. */
 static int save_resumed(struct cli_chat *c, int rc)
 {
-    const bool parks = c->args.state && c->n_answered > 0;
+    const bool parks = c->args.state && c->n_answered > 0 && c->conversation.n > 0;
+    const bool saves = !c->args.state && c->args.resume && c->conversation.n > 0;
     int saved = APP_OK;
-    if (c->conversation.n > 0 && parks)
+    if (parks)
         saved = cli_chat_park(c);
-    else if (c->conversation.n > 0 && !c->args.state && c->args.resume)
+    else if (saves)
         saved = cli_chat_save(c, c->args.resume);
     return rc != APP_OK ? rc : saved;
 }

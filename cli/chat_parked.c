@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Conversations that a server has parked (--state). */
 #include "app/models.h"
+#include "app/values.h"
 #include "cli/chat.h"
 #include "winnow_tools.h"
 
@@ -12,21 +13,18 @@ static int check(const struct cli_chat *c)
 {
     const struct cli_args *args = &c->args;
     const size_t n = args->resume ? strlen(args->resume) : 0;
-    const struct {
-        bool given;
-        const char *option;
-    } without[] = {{args->cache, "-c"},
-                   {args->app.devices, "--devices"},
-                   {args->store, "--store"},
-                   {args->app.kv_tail != 0, "--kv-tail"},
-                   {cli_chat_wants_endless(c), "--context endless"},
-                   {n >= 4 && strcmp(args->resume + n - 4, ".wkv") == 0, "--resume FILE.wkv"},
-                   {args->resume && args->app.documents.n > 0, "-f"}};
-    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
-        if (without[i].given)
-            return app_fail(APP_BAD_INPUT, "--state keeps conversations as a server parks them; leave out %s",
-                            without[i].option);
-    return APP_OK;
+    const char *given = app_first_given(
+        (const struct app_given[]){{args->cache, "-c"},
+                                   {args->app.devices, "--devices"},
+                                   {args->store, "--store"},
+                                   {args->app.kv_tail != 0, "--kv-tail"},
+                                   {cli_chat_wants_endless(c), "--context endless"},
+                                   {n >= 4 && strcmp(args->resume + n - 4, ".wkv") == 0, "--resume FILE.wkv"},
+                                   {args->resume && args->app.documents.n > 0, "-f"},
+                                   {false, NULL}});
+    return given ? app_fail(APP_BAD_INPUT, "--state keeps conversations as a server parks them; leave out %s",
+                            given)
+                 : APP_OK;
 }
 
 static int open_folder(struct cli_chat *c, const wnw_model *model, bool *ends)

@@ -27,22 +27,14 @@ static bool type_of(wnw_kv_type *type, const struct serve_slot_read *read)
     int32_t is = -1;
     if (at + sizeof is <= read->file.state_bytes)
         memcpy(&is, read->state + at, sizeof is);
-    switch (is) {
-    case GGML_TYPE_F32:
+    *type = WNW_KV_F16;
+    if (is == GGML_TYPE_F32)
         *type = WNW_KV_F32;
-        return true;
-    case GGML_TYPE_F16:
-        *type = WNW_KV_F16;
-        return true;
-    case GGML_TYPE_Q8_0:
+    else if (is == GGML_TYPE_Q8_0)
         *type = WNW_KV_Q8_0;
-        return true;
-    case GGML_TYPE_Q4_0:
+    else if (is == GGML_TYPE_Q4_0)
         *type = WNW_KV_Q4_0;
-        return true;
-    default:
-        return false;
-    }
+    return is == GGML_TYPE_F16 || *type != WNW_KV_F16;
 }
 
 static const int32_t *tokens_of(const struct serve_slot_read *read)
