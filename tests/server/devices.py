@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 
-from llama_server import TINY, Server, Worker, at_once, check, finish, ids, nearly_same
+from llama_server import TINY, Server, Worker, at_once, check, finish, ids, nearly_same, until
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
@@ -63,6 +63,7 @@ with open(f"{work.name}/text.txt", "w", encoding="utf-8") as f:
 def use(name, s, whole):
     """What a server does for its clients. Returns what it says without a compressed cache."""
     full = {"winnow": {"policy": "full"}}
+    check(f"{name}: the document is read", until(lambda: kv(s)["documents"][0]["ready"], 120))  # it is compressed, too, and counted
     said = s.complete(second, 12, id_slot=1, **full)
     check(f"{name}: an answer with the whole cache", not whole or nearly_same(whole, said, CLOSE), whole, said)
     entries = kv(s)["slots"][1]["entries"]
