@@ -2,7 +2,7 @@
 """llama.cpp's server with weights on one device and the cache on the device WINNOW, as docs/use/devices.md says: `-dev WINNOW,RPC0 -ts 1,0`
 and `-ot` with the weights of products. Here the other device is a worker's. Answers are those of the device WINNOW alone, also where entries are dropped.
 
-    apart.py WINNOW PLAIN_LLAMA_SERVER
+    weights.py WINNOW PLAIN_LLAMA_SERVER
 """
 import os
 import re
@@ -36,8 +36,8 @@ whole = None
 for policy in (None, "keydiff", "snapkv", "h2o"):
     name = policy or "everything kept"
     here, _ = answer(policy, "-dev", "WINNOW")
-    apart, log = answer(policy, "--rpc", address, "-dev", "WINNOW,RPC0", "-ts", "1,0", "-ot", f"{WEIGHTS}=RPC0[{address}]")
-    check(f"{name}: the same answer", nearly_same(here, apart, CLOSE), here, apart)
+    other, log = answer(policy, "--rpc", address, "-dev", "WINNOW,RPC0", "-ts", "1,0", "-ot", f"{WEIGHTS}=RPC0[{address}]")
+    check(f"{name}: the same answer", nearly_same(here, other, CLOSE), here, other)
     check(f"{name}: weights are on the worker", re.search(r"RPC0\S* model buffer size", log), log[-3000:])
     check(f"{name}: the cache is here, all of it", re.search(r"WINNOW KV buffer size", log) and not re.search(r"RPC0\S* KV buffer size", log), log[-3000:])
     check(f"{name}: something is dropped", not policy or not nearly_same(whole, here, CLOSE), whole, here)
