@@ -528,7 +528,9 @@ static struct ggml_tensor *replaced(const struct wnw__wrap_look *look, int32_t i
     const bool is_flash = i < look->n_flash;
     const struct wnw__bridge_layer *l =
         is_flash ? look->flash[i].layer : look->stores[i - look->n_flash].t->layer;
-    return !l->wrap->ragged ? NULL : is_flash ? look->flash[i].node : look->stores[i - look->n_flash].node;
+    if (!l->wrap->ragged)
+        return NULL;
+    return is_flash ? look->flash[i].node : look->stores[i - look->n_flash].node;
 }
 
 static enum ggml_status compute(struct build *b)

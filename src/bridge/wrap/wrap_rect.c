@@ -181,7 +181,7 @@ int wnw__wrap_rect_read(const struct wnw__bridge_tensor *t, size_t at, size_t n,
 {
     const struct wnw__wrap_layer *w = t->layer->wrap;
     const size_t there = (size_t)w->rows * row_bytes(t);
-    const size_t part = at >= there ? 0 : n < there - at ? n : there - at;
+    const size_t left = at < there ? there - at : 0, part = n < left ? n : left;
     struct ggml_tensor x;
     if (part > 0) {
         wnw__wrap_bytes_at(&x, w->buffer, wnw__wrap_layer_at(w, t->is_v), there);

@@ -92,9 +92,9 @@ static enum ggml_status run_tapped(struct wnw__wrap_run *r, struct wnw__wrap_loo
 
 static enum ggml_status run_graph(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
 {
-    return look->ragged ? wnw__wrap_graph_run(r, look)
-           : look->taps ? run_tapped(r, look)
-                        : wnw__wrap_pointed(r, look->graph, look->graph);
+    if (look->ragged)
+        return wnw__wrap_graph_run(r, look);
+    return look->taps ? run_tapped(r, look) : wnw__wrap_pointed(r, look->graph, look->graph);
 }
 
 /* Attentions and stores over ragged layers. */
