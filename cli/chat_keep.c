@@ -129,9 +129,9 @@ static int check_endless(const struct app_args *a)
 int cli_chat_endless_policy(char **recipe, const struct app_args *a)
 {
     const bool named = a->policy && strcmp(a->policy, "auto") != 0;
-    const int rc = check_endless(a);
     *recipe = NULL;
-    return rc == APP_OK ? rerotating(recipe, named ? a->policy : endless_policy) : rc;
+    WNW_TRY(check_endless(a));
+    return rerotating(recipe, named ? a->policy : endless_policy);
 }
 
 /* Sizes, chunks and steps that fit into the context together: what stays, the tokens of a turn and of an answer that come

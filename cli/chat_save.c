@@ -51,7 +51,8 @@ static int load_turns(struct cli_chat *c)
         rc = take_text(c, &c->conversation.layout, c->conversation.turns[0].document);
     for (int32_t i = 0, n_unread = 0; rc == APP_OK && i < c->conversation.n; i++) {
         struct cli_turn *turn = &c->conversation.turns[i];
-        turn->n_before = i > 0 ? turn->n_past - n_unread : turn->document ? turn->n_context : 0;
+        const int32_t n_document = turn->document ? turn->n_context : 0;
+        turn->n_before = i > 0 ? turn->n_past - n_unread : n_document;
         n_unread = turn->n_answer - turn->n_read;
     }
     return rc == APP_OK ? cli_chat_take_stored(c, n) : rc;

@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/files.h"
+#include "app/values.h"
 #include "cli/stored.h"
 #include "winnow_method.h"
 
@@ -33,13 +34,12 @@ int cli_store_use_check(const struct cli_args *args)
         return app_fail(
             APP_BAD_INPUT,
             "--store keeps documents as they are before a question; give one with -f and --context-only");
-    if (a->evict_every || a->mask_heads || a->kv_peak > 0 || a->chunk_slack > 0)
-        return app_fail(APP_BAD_INPUT, "--store does not go with %s",
-                        a->evict_every   ? "--evict-every"
-                        : a->mask_heads  ? "--mask-heads"
-                        : a->kv_peak > 0 ? "--kv-peak"
-                                         : "--chunk-slack");
-    return APP_OK;
+    const char *refused = app_first_given((const struct app_given[]){{a->evict_every, "--evict-every"},
+                                                                     {a->mask_heads, "--mask-heads"},
+                                                                     {a->kv_peak > 0, "--kv-peak"},
+                                                                     {a->chunk_slack > 0, "--chunk-slack"},
+                                                                     {false, NULL}});
+    return refused ? app_fail(APP_BAD_INPUT, "--store does not go with %s", refused) : APP_OK;
 }
 
 static wnw_store_key key_of(const struct app_job *job, const wnw_session_params *how)

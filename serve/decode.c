@@ -47,7 +47,7 @@ static void begin(struct serve_watched *w, int32_t seq, const struct serve_keep_
  * for these nothing need be observed. */
 static bool is_warmup(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
 {
-    return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < SERVE_LEAST_NEW;
+    return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < WNW_BRIDGE_LEAST_NEW;
 }
 
 /* Whether the cap asks for room that a slot without a request can make: the server then clears one. It is asked as often as

@@ -483,11 +483,9 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     if (w->unmatched && strcmp(serve_policy_of_all(false), keep_rule->recipe) != 0)
         fprintf(stderr, "winnow: %s is taken in place of %s, because the model has recurrent layers\n",
                 serve_policy_of_all(false), keep_rule->recipe);
-    int rc =
-        w->unmatched
-            ? wnw_bridge_set_policy(w->cache, serve_keeps_all(keep_rule) ? NULL : serve_policy_of_all(false),
-                                    &keep_rule->size, true)
-            : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
+    const char *of_all = serve_keeps_all(keep_rule) ? NULL : serve_policy_of_all(false);
+    int rc = w->unmatched ? wnw_bridge_set_policy(w->cache, of_all, &keep_rule->size, true)
+                          : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
     /* What "auto" needs more of for longer prompts is observed once one comes. */
     w->least = *keep_rule;
     w->least.n_most = 1;

@@ -1,10 +1,107 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/bandit.h"
 
-#include "calibrate/cql.h"
-
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- Conservative Q-learning ---- */
+
+enum { MOST_STEPS = 100 };
+
+/* A state without the actions that were not logged. */
+struct problem {
+    int32_t n;
+    double weight, drawn; /* drawn: the probability of each action, 1 / n */
+    double p[WNW_CQL_ACTIONS], mean[WNW_CQL_ACTIONS];
+};
+/* A place q, and J, softmax(q) and the gradient there. */
+struct place {
+    double q[WNW_CQL_ACTIONS], sm[WNW_CQL_ACTIONS], g[WNW_CQL_ACTIONS], j;
+};
+
+/* Keeps the logged actions of s; at[i] is the number of the i-th of them. */
+static struct problem problem_of(const struct wnw__cql_state *s, double weight, int32_t *at)
+{
+    struct problem p = {.weight = weight};
+    int64_t sum = 0;
+    for (int32_t a = 0; a < s->n_action; a++)
+        sum += s->n[a];
+    for (int32_t a = 0; a < s->n_action; a++) {
+        if (s->n[a] == 0)
+            continue;
+        at[p.n] = a;
+        p.p[p.n] = (double)s->n[a] / (double)sum;
+        p.mean[p.n++] = s->mean[a];
+    }
+    p.drawn = 1.0 / p.n;
+    return p;
+}
+
+/* Sets what belongs to here->q. */
+static void look(const struct problem *p, struct place *here)
+{
+    double top = here->q[0], sum = 0, error = 0, drawn = 0;
+    for (int32_t a = 1; a < p->n; a++)
+        top = fmax(top, here->q[a]);
+    for (int32_t a = 0; a < p->n; a++)
+        sum += here->sm[a] = exp(here->q[a] - top);
+    for (int32_t a = 0; a < p->n; a++) {
+        const double off = here->q[a] - p->mean[a];
+        here->sm[a] /= sum;
+        here->g[a] = p->p[a] * off + p->weight * (here->sm[a] - p->drawn);
+        error += p->p[a] * off * off;
+        drawn += p->drawn * here->q[a];
+    }
+    here->j = error / 2 + p->weight * (top + log(sum) - drawn);
+}
+
+/* Fills step[n] with H^-1 g, where H = diag(p + weight sm) - weight sm sm^T (Sherman and Morrison), and returns the largest
+ * element of the gradient. */
+static double newton_step(const struct problem *p, const struct place *here, double *step)
+{
+    double across = 0, own = 0, most = 0;
+    for (int32_t a = 0; a < p->n; a++) {
+        const double d = p->p[a] + p->weight * here->sm[a];
+        across += here->sm[a] * here->g[a] / d;
+        own += here->sm[a] * here->sm[a] / d;
+        most = fmax(most, fabs(here->g[a]));
+    }
+    const double share = p->weight * across / (1 - p->weight * own);
+    for (int32_t a = 0; a < p->n; a++)
+        step[a] = (here->g[a] + share * here->sm[a]) / (p->p[a] + p->weight * here->sm[a]);
+    return most;
+}
+
+bool wnw__cql_solve(const struct wnw__cql_state *s, double weight, double *q)
+{
+    int32_t at[WNW_CQL_ACTIONS];
+    double step[WNW_CQL_ACTIONS];
+    struct place here, next;
+    const struct problem p = problem_of(s, weight, at);
+    for (int32_t a = 0; a < s->n_action; a++)
+        q[a] = -INFINITY;
+    if (p.n == 0)
+        return false;
+    memcpy(here.q, p.mean, sizeof here.q);
+    look(&p, &here);
+    for (int i = 0; i < MOST_STEPS && newton_step(&p, &here, step) >= 1e-9; i++) {
+        /* Half of the step as long as J would rise; rounding alone may raise it a little. */
+        const double most = here.j + 1e-12 * (1 + fabs(here.j));
+        next.j = INFINITY;
+        for (double part = 1; part > 1e-12 && next.j > most; part /= 2) {
+            for (int32_t a = 0; a < p.n; a++)
+                next.q[a] = here.q[a] - part * step[a];
+            look(&p, &next);
+        }
+        here = next;
+    }
+    for (int32_t i = 0; i < p.n; i++)
+        q[at[i]] = here.q[i];
+    return true;
+}
+
+/* ---- The log ---- */
 
 int wnw__bandit_init(struct wnw__bandit *b, int32_t n_cell, int32_t n_action, int32_t reference)
 {
@@ -61,25 +158,6 @@ void wnw__bandit_add(struct wnw__bandit *b, const struct wnw__bandit_trials *t)
         add_slot(b, t, slot, mean);
 }
 
-int wnw__bandit_gather(struct wnw__bandit *out, const struct wnw__bandit *b, int32_t size)
-{
-    WNW_TRY(wnw__bandit_init(out, b->n_cell / size, b->n_action, b->reference));
-    for (int32_t i = 0; i < b->n_cell * b->n_action; i++) {
-        struct wnw__bandit_action *to = &out->of[i / b->n_action / size * b->n_action + i % b->n_action];
-        to->n += b->of[i].n;
-        to->sum += b->of[i].sum;
-        to->n_pair += b->of[i].n_pair;
-        to->gain += b->of[i].gain;
-        to->gain_sq += b->of[i].gain_sq;
-    }
-    for (int32_t c = 0; c < b->n_cell; c++)
-        out->n_prompt[c / size] += b->n_prompt[c];
-    out->n_all = b->n_all;
-    out->sum_all = b->sum_all;
-    out->sq_all = b->sq_all;
-    return WNW_OK;
-}
-
 double wnw__bandit_sigma(const struct wnw__bandit *b)
 {
     if (b->n_all == 0)
@@ -99,6 +177,8 @@ double wnw__bandit_slope(const struct wnw__bandit *b, int32_t cell)
 {
     return wnw__bandit_mean(b, cell, b->n_action - 1) - wnw__bandit_mean(b, cell, 0);
 }
+
+/* ---- Choices ---- */
 
 /* Whether an action beats the reference by more than chance explains. */
 static bool passes(const struct wnw__bandit_action *of, const struct wnw__bandit_rule *rule)
@@ -129,22 +209,29 @@ static int32_t best_of(const struct wnw__bandit_rule *rule, const double *q, int
     return best;
 }
 
-void wnw__bandit_choose(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t *choice)
+int32_t wnw__bandit_best(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t first,
+                         int32_t n)
 {
     const double sigma = wnw__bandit_sigma(b);
-    for (int32_t c = 0; c < b->n_cell; c++) {
-        const int64_t row = (int64_t)c * b->n_action;
-        struct wnw__cql_state state = {.n_action = b->n_action};
-        double q[WNW_CQL_ACTIONS];
-        for (int32_t a = 0; a < b->n_action; a++) {
-            state.n[a] = b->of[row + a].n;
-            state.mean[a] = (rule->mean ? rule->mean[row + a] : wnw__bandit_mean(b, c, a)) / sigma;
-        }
-        choice[c] = -1;
-        if (!wnw__cql_solve(&state, rule->conservatism, q))
-            continue;
-        choice[c] = best_of(rule, q, b->n_action);
-        if (choice[c] != b->reference && !passes(&b->of[row + choice[c]], rule))
-            choice[c] = b->reference;
+    const double *mean = rule->mean && n == 1 ? rule->mean + (int64_t)first * b->n_action : NULL;
+    struct wnw__bandit_action of[WNW_CQL_ACTIONS] = {{0}};
+    struct wnw__cql_state state = {.n_action = b->n_action};
+    double q[WNW_CQL_ACTIONS];
+    for (int32_t i = 0; i < n * b->n_action; i++) {
+        const struct wnw__bandit_action *from = &b->of[(int64_t)first * b->n_action + i];
+        struct wnw__bandit_action *to = &of[i % b->n_action];
+        to->n += from->n;
+        to->sum += from->sum;
+        to->n_pair += from->n_pair;
+        to->gain += from->gain;
+        to->gain_sq += from->gain_sq;
     }
+    for (int32_t a = 0; a < b->n_action; a++) {
+        state.n[a] = of[a].n;
+        state.mean[a] = (mean ? mean[a] : of[a].sum / fmax((double)of[a].n, 1)) / sigma;
+    }
+    if (!wnw__cql_solve(&state, rule->conservatism, q))
+        return -1;
+    const int32_t best = best_of(rule, q, b->n_action);
+    return best == b->reference || passes(&of[best], rule) ? best : b->reference;
 }

@@ -3,7 +3,6 @@
 #include "calibrate/compiler_impl.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* The least agreement of two halves that counts as a signal. */
 static const double least_split = 0.3;
@@ -35,6 +34,11 @@ static struct wnw__compiler_gain gain_of(const struct wnw__compiling *w, enum wn
     return (struct wnw__compiler_gain){mean, n > 1 ? sqrt(square / (n - 1) / n) : INFINITY};
 }
 
+static bool gains_nothing(const struct wnw__compiler_checks *k, enum wnw__compiler_over over)
+{
+    return k->gain[over].mean < k->gain[over].error;
+}
+
 /* ---- Head weights ---- */
 
 bool wnw__compiler_has_weights(const struct wnw__compiling *w)
@@ -54,15 +58,10 @@ static void set_ones(struct wnw__compiling *w)
 
 static int compare_halves(struct wnw__compiling *w)
 {
-    const int32_t n = w->head_log.n_cell;
-    double *slope = malloc(2 * (size_t)n * sizeof *slope);
-    if (!slope)
-        return wnw__fail(WNW_E_NOMEM, "no memory for the slopes of %d heads", (int)n);
+    const int32_t n = w->log[WNW_LOG_HEADS].n_cell;
     for (int32_t i = 0; i < 2 * n; i++)
-        slope[i] = wnw__bandit_slope(&w->half_log[i / n], i % n);
-    const int rc = wnw__rank_correlation(&w->checks.split, slope, slope + n, n);
-    free(slope);
-    return rc;
+        w->slope[i] = wnw__bandit_slope(&w->log[WNW_LOG_HALVES + i / n], i % n);
+    return wnw__rank_correlation(&w->checks.split, w->slope, w->slope + n, n);
 }
 
 int wnw__compiler_check_heads(struct wnw__compiling *w)
@@ -76,8 +75,8 @@ int wnw__compiler_check_heads(struct wnw__compiling *w)
         return WNW_OK;
     WNW_TRY(wnw__compiler_do(w, WNW_TASK_HELD_HEADS));
     k->compared = true;
-    k->heads = gain_of(w, WNW_TASK_HELD_HEADS, 0, WNW_TASK_HELD_HEADS, 1);
-    k->rejected = k->heads.mean < k->heads.error;
+    k->gain[WNW_HEADS_OVER_ONE] = gain_of(w, WNW_TASK_HELD_HEADS, 0, WNW_TASK_HELD_HEADS, 1);
+    k->rejected = gains_nothing(k, WNW_HEADS_OVER_ONE);
     if (k->rejected)
         set_ones(w);
     return WNW_OK;
@@ -85,27 +84,13 @@ int wnw__compiler_check_heads(struct wnw__compiling *w)
 
 /* ---- One threshold that keeps as much on average ---- */
 
-/* The mean of the learned thresholds in the cells that the held-out prompts fall into. */
-static double mean_learned(const struct wnw__compiling *w)
-{
-    double sum = 0;
-    for (int32_t k = w->o.items; k < wnw__compiler_n_items(w); k++)
-        for (int32_t i = 0; i < w->n_il; i++)
-            sum += w->tau[wnw__risk_cell(&w->grid, i, w->items[k].entropy_bin, w->items[k].ppl_bin)];
-    return sum / ((double)w->o.held_out * w->n_il);
-}
-
-static double held_mean(const struct wnw__compiling *w, int32_t at)
-{
-    return held_sum(w, WNW_TASK_HELD_TAUS, at, 1) / w->o.held_out;
-}
-
 /* Where the falling line of mean sizes over the steps passes through `kept`, straight between steps. */
 static double constant_for(const struct wnw__compiling *w, double kept)
 {
-    double before = held_mean(w, WNW_HELD_CURVE);
+    const int32_t n = w->o.held_out;
+    double before = held_sum(w, WNW_TASK_HELD_TAUS, WNW_HELD_CURVE, 1) / n;
     for (int32_t i = 1; i < WNW_COMPILER_STEPS; i++) {
-        const double here = held_mean(w, WNW_HELD_CURVE + i);
+        const double here = held_sum(w, WNW_TASK_HELD_TAUS, WNW_HELD_CURVE + i, 1) / n;
         if (here <= kept) {
             const double low = wnw__compiler_step(i - 1), high = wnw__compiler_step(i);
             const double share = before > here ? (before - kept) / (before - here) : 0;
@@ -124,15 +109,12 @@ int wnw__compiler_check_thresholds(struct wnw__compiling *w)
     const enum wnw__compiler_task held = WNW_TASK_HELD_TAUS, one = WNW_TASK_HELD_CONSTANT;
     const int32_t n = w->o.held_out;
     WNW_TRY(wnw__compiler_do(w, held));
-    /* With gate=pooled every threshold keeps as much. */
-    k->constant = w->o.gate == WNW_COMPILER_POOLED
-                      ? mean_learned(w)
-                      : constant_for(w, held_mean(w, WNW_HELD_KEPT + WNW_HELD_LEARNED));
+    k->constant = constant_for(w, held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_LEARNED, 1) / n);
     WNW_TRY(wnw__compiler_do(w, one));
-    k->over_one = gain_of(w, held, WNW_HELD_ONE, held, WNW_HELD_LEARNED);
-    k->over_none = gain_of(w, held, WNW_HELD_NONE, held, WNW_HELD_LEARNED);
-    k->over_constant = gain_of(w, one, 0, held, WNW_HELD_LEARNED);
-    k->tau_rejected = k->over_constant.mean < k->over_constant.error;
+    k->gain[WNW_OVER_ONE] = gain_of(w, held, WNW_HELD_ONE, held, WNW_HELD_LEARNED);
+    k->gain[WNW_OVER_NONE] = gain_of(w, held, WNW_HELD_NONE, held, WNW_HELD_LEARNED);
+    k->gain[WNW_OVER_CONSTANT] = gain_of(w, one, 0, held, WNW_HELD_LEARNED);
+    k->tau_rejected = gains_nothing(k, WNW_OVER_CONSTANT);
     k->kept_learned = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_LEARNED, n);
     k->kept_one = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_ONE, n);
     k->kept_constant = held_sum(w, one, 1, n);

@@ -3,11 +3,14 @@
 #include "method/compiler.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* Rewards that a change from the neutral action must have at least. */
 enum { GUARD_N = 8 };
-/* Rewards of a cell that weigh as much as its parent (chapter: k). */
+/* Standard errors by which it must be better; the weight of conservative Q-learning's penalty. */
+static const double guard = 1, conservatism = 0.5;
+/* Nats that a layer pays for being off its budget by the whole of it. */
+static const double off_budget = 0.1;
+/* Rewards of a cell that weigh as much as its parent. */
 static const double parent_weight = 8;
 
 /* ---- Bins ---- */
@@ -45,27 +48,22 @@ static int stratify(struct wnw__compiling *w, int32_t *cell, bool *keep)
 int wnw__compiler_bins(struct wnw__compiling *w)
 {
     const size_t n = (size_t)w->o.items;
-    double *x = malloc(n * sizeof *x);
-    int32_t *cell = malloc(n * sizeof *cell);
-    bool *keep = calloc(n, sizeof *keep);
-    int rc = x && cell && keep ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %zu prompts", n);
-    if (rc == WNW_OK) {
-        cut(w, false, x);
-        cut(w, true, x);
-        rc = stratify(w, cell, keep);
-    }
-    free(x);
-    free(cell);
-    free(keep);
-    return rc;
+    double *x = wnw__compiler_own(w, n, sizeof *x);
+    int32_t *cell = wnw__compiler_own(w, n, sizeof *cell);
+    bool *keep = wnw__compiler_own(w, n, sizeof *keep);
+    if (w->short_of_memory)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %zu prompts", n);
+    cut(w, false, x);
+    cut(w, true, x);
+    return stratify(w, cell, keep);
 }
 
 /* ---- Rewards ---- */
 
-/* Credits item i's trials of a task to the logs: the reward is the loss against the full cache. A layer's threshold also pays
+/* Sets what item i's trials of a task earned: the reward is the loss against the full cache. A layer's threshold also pays
  * for entries above and below what the budget leaves there. */
 static void credit(const struct wnw__compiling *w, enum wnw__compiler_task task, int32_t i,
-                   const struct wnw__bandit_trials *t, struct wnw__bandit *log, struct wnw__bandit *half)
+                   const struct wnw__bandit_trials *t)
 {
     const struct wnw__compiler_item *item = &w->items[i];
     const double *noted = item->noted[task], full = item->noted[WNW_TASK_PROMPT][2];
@@ -76,55 +74,42 @@ static void credit(const struct wnw__compiling *w, enum wnw__compiler_task task,
     }
     for (int32_t s = 0; t->penalty && s < t->n_trial * t->n_slot; s++) {
         const double off = fabs(noted[t->n_trial + s] - n_free) / fmax(n_free, 1);
-        t->penalty[s] = w->o.gate == WNW_COMPILER_POOLED ? 0 : w->o.penalty * fmin(off, 3);
+        t->penalty[s] = off_budget * fmin(off, 3);
     }
     for (int32_t s = 0; s < t->n_slot; s++)
         t->cell[s] = t->penalty ? wnw__risk_cell(&w->grid, s, item->entropy_bin, item->ppl_bin) : s;
-    wnw__bandit_add(log, t);
-    if (half)
-        wnw__bandit_add(half, t);
 }
 
-/* Credits the trials of all prompts that were tried. half[2], where not NULL, are the logs of every second prompt each. */
-static int credit_all(const struct wnw__compiling *w, enum wnw__compiler_task task, int32_t n_slot,
-                      struct wnw__bandit *log, struct wnw__bandit *half)
+/* Credits the trials of all prompts that were tried to logs that are empty before. */
+static int credit_all(struct wnw__compiling *w, enum wnw__compiler_task task, int32_t n_slot, int32_t n_cell)
 {
     const bool of_tau = task == WNW_TASK_TAUS;
-    const int32_t n_trial = of_tau ? w->o.tau_trials : w->o.head_trials;
-    const size_t n = (size_t)n_trial * (size_t)n_slot;
+    const struct wnw__compiler_actions *actions = of_tau ? &w->taus : &w->heads;
+    const int first = of_tau ? WNW_LOG_TAUS : WNW_LOG_HEADS, n_log = of_tau ? 1 : 3;
+    struct wnw__bandit_trials t = w->trials;
     int32_t n_seen = 0;
-    const struct wnw__bandit_trials t = {.n_trial = n_trial,
-                                         .n_slot = n_slot,
-                                         .cell = calloc((size_t)n_slot, sizeof *t.cell),
-                                         .action = calloc(n, sizeof *t.action),
-                                         .reward = calloc((size_t)n_trial, sizeof *t.reward),
-                                         .penalty = of_tau ? calloc(n, sizeof *t.penalty) : NULL};
-    const bool good = t.cell && t.action && t.reward && (t.penalty || !of_tau);
-    for (int32_t i = 0; good && i < w->o.items; i++)
-        if (w->items[i].kept)
-            credit(w, task, i, &t, log, half ? &half[n_seen++ % 2] : NULL);
-    free(t.cell);
-    free(t.action);
-    free(t.reward);
-    free(t.penalty);
-    return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the rewards of a prompt");
+    t.n_trial = of_tau ? w->o.tau_trials : w->o.head_trials;
+    t.n_slot = n_slot;
+    if (!of_tau)
+        t.penalty = NULL;
+    for (int i = 0; i < n_log; i++) {
+        wnw__bandit_free(&w->log[first + i]); /* of the last budget */
+        WNW_TRY(wnw__bandit_init(&w->log[first + i], n_cell, actions->n, actions->reference));
+    }
+    for (int32_t i = 0; i < w->o.items; i++) {
+        if (!w->items[i].kept)
+            continue;
+        credit(w, task, i, &t);
+        wnw__bandit_add(&w->log[first], &t);
+        if (!of_tau)
+            wnw__bandit_add(&w->log[WNW_LOG_HALVES + n_seen++ % 2], &t);
+    }
+    return WNW_OK;
 }
 
-static struct wnw__bandit_rule rule_of(const struct wnw__compiling *w,
-                                       const struct wnw__compiler_actions *actions, enum wnw__bandit_tie tie)
+static struct wnw__bandit_rule rule_of(const struct wnw__compiler_actions *actions, enum wnw__bandit_tie tie)
 {
-    return (struct wnw__bandit_rule){.value = actions->value,
-                                     .conservatism = w->o.conservatism,
-                                     .guard = w->o.guard,
-                                     .guard_n = GUARD_N,
-                                     .tie = tie};
-}
-
-/* Makes an empty log in place of the one of the last budget. */
-static int renew(struct wnw__bandit *log, int32_t n_cell, const struct wnw__compiler_actions *actions)
-{
-    wnw__bandit_free(log);
-    return wnw__bandit_init(log, n_cell, actions->n, actions->reference);
+    return (struct wnw__bandit_rule){actions->value, NULL, conservatism, guard, GUARD_N, tie};
 }
 
 /* ---- Tables ---- */
@@ -132,43 +117,28 @@ static int renew(struct wnw__bandit *log, int32_t n_cell, const struct wnw__comp
 int wnw__compiler_learn_heads(struct wnw__compiling *w)
 {
     const int32_t n_kv = w->c->info.n_head_kv, n_cell = w->n_il * n_kv;
-    const struct wnw__bandit_rule rule = rule_of(w, &w->heads, WNW_TIE_NEUTRAL);
-    WNW_TRY(renew(&w->head_log, n_cell, &w->heads));
-    WNW_TRY(renew(&w->half_log[0], n_cell, &w->heads));
-    WNW_TRY(renew(&w->half_log[1], n_cell, &w->heads));
-    WNW_TRY(credit_all(w, WNW_TASK_HEADS, n_cell, &w->head_log, w->half_log));
-    int32_t *choice = calloc((size_t)n_cell, sizeof *choice);
-    if (!choice)
-        return wnw__fail(WNW_E_NOMEM, "no memory for head weights");
-    wnw__bandit_choose(&w->head_log, &rule, choice);
+    const struct wnw__bandit_rule rule = rule_of(&w->heads, WNW_TIE_NEUTRAL);
+    WNW_TRY(credit_all(w, WNW_TASK_HEADS, n_cell, n_cell));
     for (int32_t i = 0; i < w->c->info.n_layer * n_kv; i++)
         w->weight[i] = 1;
     for (int32_t s = 0; s < n_cell; s++) {
-        const int32_t a = choice[s] >= 0 ? choice[s] : w->heads.reference;
+        const int32_t best = wnw__bandit_best(&w->log[WNW_LOG_HEADS], &rule, s, 1);
+        const int32_t a = best >= 0 ? best : w->heads.reference;
         w->weight[w->il[s / n_kv] * n_kv + s % n_kv] = (float)w->heads.value[a];
         w->checks.n_changed += a != w->heads.reference;
     }
-    free(choice);
     return WNW_OK;
 }
 
 int wnw__compiler_learn_thresholds(struct wnw__compiling *w)
 {
     const int32_t n_cell = w->grid.n_layer * w->grid.n_entropy * w->grid.n_ppl;
-    struct wnw__bandit_rule rule = rule_of(w, &w->taus, WNW_TIE_LOW);
-    WNW_TRY(renew(&w->tau_log, n_cell, &w->taus));
-    WNW_TRY(credit_all(w, WNW_TASK_TAUS, w->n_il, &w->tau_log, NULL));
-    int32_t *choice = calloc((size_t)n_cell, sizeof *choice);
-    double *mean = calloc((size_t)n_cell * (size_t)w->taus.n, sizeof *mean);
-    int rc = choice && mean ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)n_cell);
-    if (rc == WNW_OK) {
-        wnw__risk_shrink(&w->grid, &w->tau_log, parent_weight, mean);
-        rule.mean = mean;
-        rc = wnw__risk_choose(&w->grid, &w->tau_log, &rule, w->o.cell_prompts, choice, w->tau_from);
-    }
-    for (int32_t i = 0; rc == WNW_OK && i < n_cell; i++)
-        w->tau[i] = w->taus.value[choice[i]];
-    free(choice);
-    free(mean);
-    return rc;
+    struct wnw__bandit_rule rule = rule_of(&w->taus, WNW_TIE_LOW);
+    WNW_TRY(credit_all(w, WNW_TASK_TAUS, w->n_il, n_cell));
+    wnw__risk_shrink(&w->grid, &w->log[WNW_LOG_TAUS], parent_weight, w->mean);
+    rule.mean = w->mean;
+    wnw__risk_choose(&w->grid, &w->log[WNW_LOG_TAUS], &rule, w->o.cell_prompts, w->choice, w->tau_from);
+    for (int32_t i = 0; i < n_cell; i++)
+        w->tau[i] = w->taus.value[w->choice[i]];
+    return WNW_OK;
 }

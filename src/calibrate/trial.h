@@ -47,7 +47,6 @@ struct wnw__trial_choice {
     int32_t budget;      /* entries per layer and KV head, window included */
     const float *weight; /* [n_layer of the model][n_head_kv] largest head weight of each group */
     const double *tau;   /* [n_layer of the model] thresholds; NULL = every layer keeps the budget */
-    bool pooled;         /* the layers share what they keep together, instead of keeping less each */
     double floor;        /* part of the budget outside the last ones that every layer keeps at least */
 };
 /* Entries that a budget leaves in a layer next to the last ones, which always stay. */

@@ -110,7 +110,7 @@ def use(name, s, whole):
     both = at_once(lambda: s.complete(second, 12, id_slot=1, cache_prompt=False, **full), lambda: s.complete(ids(800, 7), 12, id_slot=0, cache_prompt=False))
     check(f"{name}: beside another request", nearly_same(said, both[0], CLOSE), said, both[0])
     summed = s.ask("/completion", {"prompt": first, "n_predict": 1, "winnow": {"policy": "h2o", "budget": 100}})
-    check(f"{name}: a policy that sums up attention", summed.status == 200 if name == "plain" else summed.status == 400 and "cannot be had on WINNOW0" in summed.text, summed.text)
+    check(f"{name}: a policy that sums up attention", summed.status == 200, summed.text)
     return said
 
 
@@ -175,7 +175,6 @@ refused("a worker of another version", 1, rf"{other.name[4:]} speaks version \d+
 refused("too few layers", 2, r"'2,1' are 3 layers, and this model has 4", "--devices", f"cpu,{here}", "--layers", "2,1")
 refused("one number for two devices", 2, r"has 1 numbers, and --devices names 2", "--devices", f"cpu,{here}", "--layers", "4")
 refused("a number of nothing", 2, r"at least 1 for each device", "--devices", f"cpu,{here}", "--layers", "0,4")
-refused("a policy that sums up attention", 2, r"h2o needs .* cannot be had on WINNOW0.*auto and snapkv work", "--devices", "cpu", "--policy", "h2o")
 off = subprocess.run(command("--devices", "cpu", rest=("-fa", "off")), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
 check("no flash attention", off.returncode == 2 and off.stderr.count("without flash attention the keys and values stay") == 1, off.returncode, off.stderr[-800:])
 refused("layers of no device", 2, r"shares layers out among --devices", "--layers", "4")
