@@ -342,7 +342,7 @@ static const struct app_option store_options[] = {
     {"store-limit", 0, APP_BYTES, "SIZE", NULL, NULL,
      "most bytes of the folder, suffix K, M or G; the least recently used documents are removed",
      AT(store_limit), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
-    {"api-key-file", 0, APP_TEXT, "FILE", NULL, "none",
+    {"api-key-file", 0, APP_TEXT, "FILE", NULL, NULL,
      "in a server's folder: the API key on the first line is that of the parked prompts; without it: those "
      "that came without a key",
      AT(api_key_file), 0, 0, NULL},
