@@ -313,7 +313,10 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
     }
     w->said[seq].n = 0;
     serve_borders_restore(w, seq, x);
-    const bool good = note_tokens(w, x, seq) && set_state(w, x, seq);
+    bool good = note_tokens(w, x, seq);
+    if (good && !w->unmatched)
+        serve_watched_note_free(w, seq);
+    good = good && set_state(w, x, seq);
     if (good)
         memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
     if (!w->unmatched) {
