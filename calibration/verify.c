@@ -277,20 +277,6 @@ static int compare_all(struct verify *v)
 
 /* ---- The result ---- */
 
-static int sum_up(struct verify *v)
-{
-    bool good = true;
-    for (int row = 0; good && row < N_ROW; row++) {
-        char key[96];
-        eval_boot_key(key, sizeof key, "compiler", v->n_pieces, rows[row].name, v->job->params.seed);
-        struct eval_random r = eval_random_key(key);
-        good = eval_bootstrap(
-            &v->paired[row], &(struct eval_pairs){.d = v->gain + row * v->n_pieces, .n = (size_t)v->n_pieces},
-            &r);
-    }
-    return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
-}
-
 static int print_json(const struct verify *v)
 {
     json_t *list = json_array();
@@ -341,7 +327,14 @@ static int verify(struct verify *v, const char *path)
     if (!v->prompt || !v->gain)
         return app_fail(APP_FAILED, "out of memory");
     WNW_TRY(compare_all(v));
-    WNW_TRY(sum_up(v));
+    for (int row = 0; row < N_ROW; row++) {
+        char key[96];
+        eval_boot_key(key, sizeof key, "compiler", v->n_pieces, rows[row].name, v->job->params.seed);
+        struct eval_random r = eval_random_key(key);
+        const struct eval_pairs pairs = {.d = v->gain + row * v->n_pieces, .n = (size_t)v->n_pieces};
+        if (!eval_bootstrap(&v->paired[row], &pairs, &r))
+            return app_fail(APP_FAILED, "out of memory");
+    }
     return v->job->args->app.json ? print_json(v) : print_text(v);
 }
 

@@ -256,10 +256,12 @@ static int converse(struct cli_chat *c, struct cli_line *lines)
 static int save_resumed(struct cli_chat *c, int rc)
 {
     const bool parks = c->args.state && c->n_answered > 0 && c->conversation.n > 0;
-    const int saved = parks ? cli_chat_park(c)
-                      : !c->args.state && c->args.resume && c->conversation.n > 0
-                          ? cli_chat_save(c, c->args.resume)
-                          : APP_OK;
+    const bool saves = !c->args.state && c->args.resume && c->conversation.n > 0;
+    int saved = APP_OK;
+    if (parks)
+        saved = cli_chat_park(c);
+    else if (saves)
+        saved = cli_chat_save(c, c->args.resume);
     return rc != APP_OK ? rc : saved;
 }
 

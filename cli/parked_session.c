@@ -27,10 +27,13 @@ static bool type_of(wnw_kv_type *type, const struct serve_slot_read *read)
     int32_t is = -1;
     if (at + sizeof is <= read->file.state_bytes)
         memcpy(&is, read->state + at, sizeof is);
-    *type = is == GGML_TYPE_F32    ? WNW_KV_F32
-            : is == GGML_TYPE_Q8_0 ? WNW_KV_Q8_0
-            : is == GGML_TYPE_Q4_0 ? WNW_KV_Q4_0
-                                   : WNW_KV_F16;
+    *type = WNW_KV_F16;
+    if (is == GGML_TYPE_F32)
+        *type = WNW_KV_F32;
+    else if (is == GGML_TYPE_Q8_0)
+        *type = WNW_KV_Q8_0;
+    else if (is == GGML_TYPE_Q4_0)
+        *type = WNW_KV_Q4_0;
     return is == GGML_TYPE_F16 || *type != WNW_KV_F16;
 }
 

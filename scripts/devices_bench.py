@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Measures servers on devices of ggml in one run:
 
-    scripts/devices_bench.py -m MODEL.gguf [--length 2048] [--answer 16] [--keep 0.125] [--rounds 3] [--turns 4] [--csv FILE]
+    scripts/devices_bench.py -m MODEL.gguf [--length 2048] [--answer 16] [--keep 0.125] [--rounds 3] [--turns 4] [--servers NAME,...] [--csv FILE]
 
     cpu        llama.cpp's server on the CPU, with weights as the file has them, as devices get them;
     around     the same server with winnow's device around the CPU, without a policy: what its graphs cost as long as nothing is dropped;
@@ -28,6 +28,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
 from llama_server import Server, Worker, ids  # noqa: E402
 
+NAMES = ["cpu", "around", "wrapped", "rpc", "relay", "kept"]
 BESIDE = {"around": ["cpu"], "wrapped": ["cpu"], "rpc": ["cpu"], "relay": ["wrapped", "rpc"], "kept": ["wrapped", "rpc"]}
 COLUMNS = ["server", "beside", "ms of a token", "ratio", "lowest", "highest", "ms of a prompt's token", "ratio of reading", "KV MiB of a node", "MiB of a worker"]
 
@@ -41,6 +42,7 @@ def arguments():
     p.add_argument("--keep", type=float, default=0.125)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--turns", type=int, default=4)
+    p.add_argument("--servers", type=lambda x: x.split(","), default=NAMES, help="those of the list above; all without it")
     p.add_argument("--csv", help="writes the table to this file, too")
     return p.parse_args()
 
@@ -59,19 +61,23 @@ def start(a, servers, helpers):
     rest = ["-t", "1"]
     plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", context, "-np", "1", "-b", "512", "--cache-ram", "0", "--fit", "off", "--no-repack", "--host", "127.0.0.1", "--port", "0", *rest]
     ours = [f"{a.build}/winnow", "serve", "-m", a.model, "--port", "0", "--slots", "1", "--context", context]
-    for name in ("rpc", "relay", "kept"):
+    for name in [x for x in a.servers if x in ("rpc", "relay", "kept")]:
         helpers[name] = []
         for _ in range(2):
             worker(a, helpers[name])
-    pair = {name: ",".join(w.name for w in two) for name, two in helpers.items()}
+    pair = {name: ",".join(w.name for w in helpers.get(name, [])) for name in NAMES}
     backend = subprocess.run([f"{a.build}/winnow", "backend", "--path"], capture_output=True, text=True, check=True).stdout.strip()
 
-    servers["cpu"] = Server([*plain, "-ngl", "0"])
-    servers["around"] = Server([*plain, "-dev", "WINNOW0", "-ngl", "99"], {"GGML_BACKEND_PATH": backend, "WINNOW_DEVICES": "CPU"})
-    servers["wrapped"] = Server([*ours, "--policy", "full", "--devices", "cpu", "--", *rest])
-    servers["rpc"] = Server([*plain, "--rpc", pair["rpc"].replace("rpc:", ""), "-dev", "RPC0,RPC1", "-ngl", "99", "-ts", "1,1"])
-    servers["relay"] = Server([*ours, "--policy", "full", "--devices", pair["relay"], "--", *rest])
-    servers["kept"] = Server([*ours, "--ratio", str(1 - a.keep), "--devices", pair["kept"], "--", *rest])
+    made = {
+        "cpu": ([*plain, "-ngl", "0"], None),
+        "around": ([*plain, "-dev", "WINNOW0", "-ngl", "99"], {"GGML_BACKEND_PATH": backend, "WINNOW_DEVICES": "CPU"}),
+        "wrapped": ([*ours, "--policy", "full", "--devices", "cpu", "--", *rest], None),
+        "rpc": ([*plain, "--rpc", pair["rpc"].replace("rpc:", ""), "-dev", "RPC0,RPC1", "-ngl", "99", "-ts", "1,1"], None),
+        "relay": ([*ours, "--policy", "full", "--devices", pair["relay"], "--", *rest], None),
+        "kept": ([*ours, "--ratio", str(1 - a.keep), "--devices", pair["kept"], "--", *rest], None),
+    }
+    for name in a.servers:
+        servers[name] = Server(*made[name])
 
 
 def in_turn(servers, k):
@@ -82,7 +88,7 @@ def in_turn(servers, k):
 
 def measure(a, servers, read, decoded):
     """One list of times of each server: of reading in each round, and of decoding in each turn."""
-    n_vocab = servers["cpu"].ask("/v1/models").json["data"][0]["meta"]["n_vocab"]
+    n_vocab = next(iter(servers.values())).ask("/v1/models").json["data"][0]["meta"]["n_vocab"]
     for r in range(a.rounds):
         prompts = dict.fromkeys(servers, ids(a.length, 100 + r, n_vocab // 10, n_vocab // 2))
         for turn in range(a.turns + 1):
@@ -126,7 +132,7 @@ def main():
         start(a, servers, helpers)
         read, decoded = ({name: [] for name in servers} for _ in range(2))
         measure(a, servers, read, decoded)
-        rows = [row(name, beside, read, decoded, servers, helpers) for name in servers for beside in BESIDE.get(name, [""])]
+        rows = [row(name, beside, read, decoded, servers, helpers) for name in servers for beside in [x for x in BESIDE.get(name, []) if x in servers] or [""]]
     finally:
         for s in servers.values():
             s.stop()

@@ -65,13 +65,6 @@ static void add_cached(const struct serve_watched *w, struct serve_cached *to)
     }
 }
 
-uint64_t serve_watched_bytes(const struct serve_watched *w)
-{
-    struct serve_cached now = {0};
-    add_cached(w, &now);
-    return now.bytes;
-}
-
 uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n)
 {
     uint64_t bytes = 0;

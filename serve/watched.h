@@ -121,8 +121,7 @@ void serve_watched_observe(struct serve_watched *w);
 int32_t serve_watched_n(const struct serve_watched *w);
 /* The sequence of the document with the number document_plus_1 - 1; -1: it is a list that is gone. */
 int32_t serve_watched_document(const struct serve_watched *w, int32_t document_plus_1);
-/* Bytes of keys and values that are held, and that n more tokens would make of them at most. */
-uint64_t serve_watched_bytes(const struct serve_watched *w);
+/* Bytes that n more tokens would make of the keys and values that are held, at most. */
 uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n);
 /* A layer's numbers. False: its entries are not of the backend, or it has cells for a window alone. */
 bool serve_watched_whole_layer(const struct serve_watched *w, int32_t i, wnw_bridge_layer *l);

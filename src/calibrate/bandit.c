@@ -3,102 +3,35 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Conservative Q-learning ---- */
 
-enum { MOST_STEPS = 100 };
-
-/* A state without the actions that were not logged. */
-struct problem {
-    int32_t n;
-    double weight, drawn; /* drawn: the probability of each action, 1 / n */
-    double p[WNW_CQL_ACTIONS], mean[WNW_CQL_ACTIONS];
-};
-/* A place q, and J, softmax(q) and the gradient there. */
-struct place {
-    double q[WNW_CQL_ACTIONS], sm[WNW_CQL_ACTIONS], g[WNW_CQL_ACTIONS], j;
-};
-
-/* Keeps the logged actions of s; at[i] is the number of the i-th of them. */
-static struct problem problem_of(const struct wnw__cql_state *s, double weight, int32_t *at)
-{
-    struct problem p = {.weight = weight};
-    int64_t sum = 0;
-    for (int32_t a = 0; a < s->n_action; a++)
-        sum += s->n[a];
-    for (int32_t a = 0; a < s->n_action; a++) {
-        if (s->n[a] == 0)
-            continue;
-        at[p.n] = a;
-        p.p[p.n] = (double)s->n[a] / (double)sum;
-        p.mean[p.n++] = s->mean[a];
-    }
-    p.drawn = 1.0 / p.n;
-    return p;
-}
-
-/* Sets what belongs to here->q. */
-static void look(const struct problem *p, struct place *here)
-{
-    double top = here->q[0], sum = 0, error = 0, drawn = 0;
-    for (int32_t a = 1; a < p->n; a++)
-        top = fmax(top, here->q[a]);
-    for (int32_t a = 0; a < p->n; a++)
-        sum += here->sm[a] = exp(here->q[a] - top);
-    for (int32_t a = 0; a < p->n; a++) {
-        const double off = here->q[a] - p->mean[a];
-        here->sm[a] /= sum;
-        here->g[a] = p->p[a] * off + p->weight * (here->sm[a] - p->drawn);
-        error += p->p[a] * off * off;
-        drawn += p->drawn * here->q[a];
-    }
-    here->j = error / 2 + p->weight * (top + log(sum) - drawn);
-}
-
-/* Fills step[n] with H^-1 g, where H = diag(p + weight sm) - weight sm sm^T (Sherman and Morrison), and returns the largest
- * element of the gradient. */
-static double newton_step(const struct problem *p, const struct place *here, double *step)
-{
-    double across = 0, own = 0, most = 0;
-    for (int32_t a = 0; a < p->n; a++) {
-        const double d = p->p[a] + p->weight * here->sm[a];
-        across += here->sm[a] * here->g[a] / d;
-        own += here->sm[a] * here->sm[a] / d;
-        most = fmax(most, fabs(here->g[a]));
-    }
-    const double share = p->weight * across / (1 - p->weight * own);
-    for (int32_t a = 0; a < p->n; a++)
-        step[a] = (here->g[a] + share * here->sm[a]) / (p->p[a] + p->weight * here->sm[a]);
-    return most;
-}
+enum { MOST_STEPS = 1000000 };
 
 bool wnw__cql_solve(const struct wnw__cql_state *s, double weight, double *q)
 {
-    int32_t at[WNW_CQL_ACTIONS];
-    double step[WNW_CQL_ACTIONS];
-    struct place here, next;
-    const struct problem p = problem_of(s, weight, at);
-    for (int32_t a = 0; a < s->n_action; a++)
-        q[a] = -INFINITY;
-    if (p.n == 0)
-        return false;
-    memcpy(here.q, p.mean, sizeof here.q);
-    look(&p, &here);
-    for (int i = 0; i < MOST_STEPS && newton_step(&p, &here, step) >= 1e-9; i++) {
-        /* Half of the step as long as J would rise; rounding alone may raise it a little. */
-        const double most = here.j + 1e-12 * (1 + fabs(here.j));
-        next.j = INFINITY;
-        for (double part = 1; part > 1e-12 && next.j > most; part /= 2) {
-            for (int32_t a = 0; a < p.n; a++)
-                next.q[a] = here.q[a] - part * step[a];
-            look(&p, &next);
-        }
-        here = next;
+    double n = 0, k = 0, most = INFINITY;
+    for (int32_t a = 0; a < s->n_action; a++) {
+        n += (double)s->n[a];
+        k += s->n[a] > 0;
+        q[a] = s->n[a] > 0 ? s->mean[a] : -INFINITY;
     }
-    for (int32_t i = 0; i < p.n; i++)
-        q[at[i]] = here.q[i];
-    return true;
+    for (int i = 0; n > 0 && i < MOST_STEPS && most >= 1e-9; i++) {
+        double e[WNW_CQL_ACTIONS], top = -INFINITY, sum = 0;
+        for (int32_t a = 0; a < s->n_action; a++)
+            top = fmax(top, q[a]);
+        for (int32_t a = 0; a < s->n_action; a++)
+            sum += e[a] = exp(q[a] - top);
+        most = 0;
+        for (int32_t a = 0; a < s->n_action; a++) {
+            if (s->n[a] == 0)
+                continue;
+            const double g = (double)s->n[a] / n * (q[a] - s->mean[a]) + weight * (e[a] / sum - 1 / k);
+            q[a] -= g / (1 + weight / 2);
+            most = fmax(most, fabs(g));
+        }
+    }
+    return n > 0;
 }
 
 /* ---- The log ---- */

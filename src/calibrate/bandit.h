@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A contextual bandit: rewards of logged actions, kept for every cell (state), and the action that is best in
- * each. CompilerKV (arXiv 2602.08686, sections on offline compilation) has two of them: head weights, where a
- * cell is a layer's KV head, and thresholds, where a cell is a layer with a bin of entropy and of perplexity.
+ * A contextual bandit: rewards of logged actions, kept for every cell (state), and the action that is best in each. CompilerKV
+ * (arXiv 2602.08686) has two: cells of head weights are KV heads, and those of thresholds are layers with a pair of bins.
  *
- * A prompt is tried several times. A trial draws an action in many slots at once and has one reward for all
- * of them (a factorial design), so that the other slots' actions average out. What all trials of a prompt have
- * in common is no one's doing: the prompt's mean is taken off every reward.
+ * A trial of a prompt draws an action in many slots at once and has one reward for all of them (a factorial design), so that
+ * the other slots' actions average out. The mean over a prompt's trials is taken off every reward.
  */
 #ifndef WNW_CALIBRATE_BANDIT_H
 #define WNW_CALIBRATE_BANDIT_H
@@ -30,8 +28,8 @@ struct wnw__cql_state {
  *     J(q) = 1/2 sum_a p_a (q_a - mean_a)^2 + weight (ln sum_a exp q_a - sum_a q_a / k),   p_a = n_a / sum n
  *
  * over the k actions that were logged; the others get -INFINITY. weight >= 0; 0 gives the means. That chance logged an
- * action rarely says nothing against it. Newton steps, halved while they do not lower J, until every element of the
- * gradient is below 1e-9. Returns false, and only -INFINITY, where no action was logged. */
+ * action rarely says nothing against it. No second derivative is above 1 + weight / 2, so gradient steps of its inverse never
+ * raise J. They end where every element of the gradient is below 1e-9. Returns false where no action was logged. */
 bool wnw__cql_solve(const struct wnw__cql_state *s, double weight, double *q);
 
 /* ---- The log ---- */

@@ -1,30 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CompilerKV's offline compiler: head weights and risk thresholds from logged experience. Paper: "CompilerKV:
- * Risk-Adaptive KV Compression via Offline Experience Compilation" (arXiv 2602.08686, eq. 2 to 4 and 14). The
- * authors have published tables drawn from curves and no compiler; what their text leaves open is decided
- * here (decision 031).
+ * CompilerKV's offline compiler: head weights and risk thresholds from logged experience ("CompilerKV: Risk-Adaptive KV
+ * Compression via Offline Experience Compilation", arXiv 2602.08686, eq. 2 to 4 and 14). The authors have published tables
+ * drawn from curves and no compiler; docs/internals/design/calibration.md says what is decided here.
  *
- *   1. Every prompt is read once: entropy and perplexity of its last tokens, and how likely its continuation
- *      is with the full cache. The features' quantiles are the bins; crowded bins lose prompts.
- *   2. Head weights: each trial draws a weight for every layer and KV head, keeps `budget` entries of every
- *      head, and reads the continuation. Reward: what the loss of likelihood takes off, - (nll - nll_full).
- *   3. Conservative Q-learning chooses a weight for each head; a choice that does not beat 1 by a
- *      standard error becomes 1. If two halves of the prompts disagree about all heads, or held-out prompts
- *      gain nothing, all weights are 1.
- *   4. Thresholds: each trial draws one for every layer. A layer also pays 0.1 nats x |entries above - free entries|
- *      / free entries. There is one table cell per layer and pair of bins. Cells with few rewards borrow from larger
- *      parts of the table. Cells with fewer prompts than `cell_prompts` take the choice of their layer, or of all
- *      (decision 098).
- *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and
- *      with no threshold at as many entries on each prompt. If they do not beat the one threshold by a standard
- *      error, it is written into all cells (decision 107).
+ *   1. Every prompt is read once: entropy and perplexity of its last tokens, and how likely its continuation is with the
+ *      full cache. The features' quantiles are the bins; crowded bins lose prompts.
+ *   2. Head weights: each trial draws a weight for every layer and KV head, keeps `budget` entries of every head, and
+ *      reads the continuation. Reward: what the loss of likelihood takes off, - (nll - nll_full).
+ *   3. Conservative Q-learning chooses a weight for each head; one that does not beat 1 by a standard error becomes 1.
+ *      All are 1 if two halves of the prompts disagree about them, or if held-out prompts gain nothing.
+ *   4. Thresholds: each trial draws one for every layer. A layer also pays 0.1 nats x |entries above - free| / free. There is
+ *      a cell per layer and pair of bins. One with few rewards borrows from larger parts of the table, and one with fewer
+ *      prompts than `cell_prompts` takes the choice of its layer, or of all.
+ *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and with none at
+ *      as many entries. If they do not beat the one by a standard error, it is written into all cells.
  */
 #include "base/json.h"
 #include "calibrate/compiler_impl.h"
 #include "winnow_method.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- Options ---- */
@@ -75,14 +70,6 @@ static const struct effort {
     [WNW_EFFORT_PAPER] = {SIZES(512, 64, 64, 32, 24, 20, 4), {1024, 2048, 4096, 8192}, 4, WEIGHTS, TAUS},
 };
 
-static int32_t largest_budget(const wnw_calibration *c)
-{
-    int32_t most = 0;
-    for (int32_t i = 0; i < c->params.n_budgets; i++)
-        most = c->params.budgets[i] > most ? c->params.budgets[i] : most;
-    return most;
-}
-
 /* Sets what is as the effort says, and tells the profile and the journal so. */
 static int resolve(struct wnw__compiling *w, const struct effort *e)
 {
@@ -127,7 +114,10 @@ static int set_fixed(struct wnw__compiling *w)
 /* The lengths that leave something to drop and fit the context, to out[4]. E_RANGE: there is none. */
 static int find_lengths(const struct wnw__compiling *w, const struct effort *e, int32_t *out, int32_t *n)
 {
-    const int32_t least = 2 * largest_budget(w->c), most = w->c->info.n_ctx_train - w->o.next;
+    const int32_t most = w->c->info.n_ctx_train - w->o.next;
+    int32_t least = 0;
+    for (int32_t i = 0; i < w->c->params.n_budgets; i++)
+        least = w->c->params.budgets[i] > least / 2 ? 2 * w->c->params.budgets[i] : least;
     *n = 0;
     for (int32_t i = 0; w->o.length == 0 && i < e->n_lengths; i++)
         if (e->lengths[i] >= least && e->lengths[i] <= most)
@@ -163,19 +153,6 @@ static int check(const struct wnw__compiling *w)
 
 /* ---- The work ---- */
 
-static int find_layers(struct wnw__compiling *w)
-{
-    w->il = wnw__compiler_own(w, (size_t)w->c->info.n_layer, sizeof *w->il);
-    for (int32_t il = 0; w->il && il < w->c->info.n_layer; il++)
-        if (wnw__layer_takes_part(&w->c->shape, il))
-            w->il[w->n_il++] = il;
-    if (w->il && w->n_il == 0)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "every layer of this model has a sliding window: there is nothing to compress");
-    w->grid = (struct wnw__risk_grid){w->n_il, w->o.entropy_bins, w->o.ppl_bins};
-    return WNW_OK;
-}
-
 static int allocate(struct wnw__compiling *w)
 {
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = w->c->params.n_threads};
@@ -208,12 +185,8 @@ static int compile_budget(struct wnw__compiling *w, int32_t budget)
 {
     w->budget = budget;
     w->checks = (struct wnw__compiler_checks){0};
-    WNW_TRY(wnw__compiler_do(w, WNW_TASK_HEADS));
     WNW_TRY(wnw__compiler_learn_heads(w));
-    WNW_TRY(wnw__compiler_check_heads(w));
-    WNW_TRY(wnw__compiler_do(w, WNW_TASK_TAUS));
     WNW_TRY(wnw__compiler_learn_thresholds(w));
-    WNW_TRY(wnw__compiler_check_thresholds(w));
     return wnw__compiler_write(w);
 }
 
@@ -224,7 +197,10 @@ static int compile(struct wnw__compiling *w)
     WNW_TRY(resolve(w, e));
     WNW_TRY(set_fixed(w));
     WNW_TRY(check(w));
-    WNW_TRY(find_layers(w));
+    w->il = wnw__compiler_own(w, (size_t)w->c->info.n_layer, sizeof *w->il);
+    if (w->il)
+        WNW_TRY(wnw__trial_layers(w->il, &w->n_il, &w->c->shape));
+    w->grid = (struct wnw__risk_grid){w->n_il, w->o.entropy_bins, w->o.ppl_bins};
     WNW_TRY(find_lengths(w, e, lengths, &n_lengths));
     WNW_TRY(wnw__calibrate_set(w->c, "length", wnw__json_i32s(lengths, n_lengths)));
     WNW_TRY(allocate(w));

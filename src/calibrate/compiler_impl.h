@@ -5,8 +5,7 @@
  *     compiler.c:        options, what the effort makes of them, the order of the work
  *     compiler_text.c:   which parts of the texts are prompts
  *     compiler_trials.c: tasks of one prompt: reading it, trying actions, comparing tables on held-out prompts
- *     compiler_learn.c:  tables from the rewards
- *     compiler_check.c:  what the held-out prompts say of the tables
+ *     compiler_learn.c:  tables from the rewards, and what held-out prompts say of them
  *     compiler_result.c: profile and report
  */
 #ifndef WNW_CALIBRATE_COMPILER_IMPL_H
@@ -168,16 +167,11 @@ double wnw__compiler_step(int32_t i);
 
 /* Cuts the risks of the items into bins and chooses which are tried. */
 int wnw__compiler_bins(struct wnw__compiling *w);
+/* Tries head weights and learns from the rewards. All become 1, unless accept=always, where the halves of the items disagree
+ * about them, or where the learned ones are no better on held-out prompts. */
 int wnw__compiler_learn_heads(struct wnw__compiling *w);
+/* Tries thresholds and learns them, compares them on held-out prompts, finds the one threshold, and sums up. */
 int wnw__compiler_learn_thresholds(struct wnw__compiling *w);
-
-/* ---- compiler_check.c ---- */
-
-/* Whether the halves of the items agree about head weights, and then whether the learned ones are better on held-out
- * prompts; else all become 1 (unless accept=always). */
-int wnw__compiler_check_heads(struct wnw__compiling *w);
-/* Compares the learned thresholds on held-out prompts, finds the one threshold, and sums up. */
-int wnw__compiler_check_thresholds(struct wnw__compiling *w);
 /* Whether the profile has the one threshold in every cell in place of the learned ones. */
 bool wnw__compiler_is_constant(const struct wnw__compiling *w);
 /* Whether any head weight differs from 1. */

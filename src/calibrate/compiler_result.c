@@ -58,15 +58,6 @@ static json_t *table(const struct wnw__compiling *w, enum table what)
     return NULL;
 }
 
-/* Share of the thresholds whose choice comes from there. */
-static double share_from(const struct wnw__compiling *w, enum wnw__risk_from from)
-{
-    int32_t n = 0;
-    for (int32_t c = 0; c < w->log[WNW_LOG_TAUS].n_cell; c++)
-        n += w->tau_from[c] == from;
-    return (double)n / w->log[WNW_LOG_TAUS].n_cell;
-}
-
 /* Rewards per cell of a log that had n_trial of each prompt. */
 static json_t *counts(const struct wnw__bandit *b, int32_t n_trial)
 {
@@ -91,18 +82,12 @@ static double visited(const struct wnw__bandit *b)
 
 /* ---- Profile ---- */
 
-static double mean_nll(const struct wnw__compiling *w)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < w->o.items; i++)
-        sum += w->items[i].noted[WNW_TASK_PROMPT][2] / w->o.items;
-    return sum;
-}
-
 /* The settings that a table is valid for, and where it comes from. */
 static json_t *settings(const struct wnw__compiling *w)
 {
-    const bool learned = wnw__compiler_has_weights(w);
+    double nll = 0;
+    for (int32_t i = 0; i < w->o.items; i++)
+        nll += w->items[i].noted[WNW_TASK_PROMPT][2] / w->o.items;
     return json_pack("{s:i, s:i, s:s, s:s, s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s}", "budget",
                      (int)w->budget, "n_sink", 0, "alpha_scope", wnw__alpha_scopes[WNW_ALPHA_GLOBAL], "pool",
                      wnw__alpha_pools[WNW_ALPHA_POOL_NONE], "score_norm", wnw__score_norms[WNW_NORM_MEAN],
@@ -110,8 +95,8 @@ static json_t *settings(const struct wnw__compiling *w)
                      "head_actions", wnw__json_f64s(w->heads.value, w->heads.n), "tau_actions",
                      wnw__json_f64s(w->taus.value, w->taus.n), "head_sigma",
                      json_real(wnw__bandit_sigma(&w->log[WNW_LOG_HEADS])), "tau_sigma",
-                     json_real(wnw__bandit_sigma(&w->log[WNW_LOG_TAUS])), "nll_full", json_real(mean_nll(w)),
-                     "head_origin", learned ? "learned" : "default", "tau_origin",
+                     json_real(wnw__bandit_sigma(&w->log[WNW_LOG_TAUS])), "nll_full", json_real(nll),
+                     "head_origin", wnw__compiler_has_weights(w) ? "learned" : "default", "tau_origin",
                      wnw__compiler_is_constant(w) ? "constant" : "learned");
 }
 
@@ -198,14 +183,18 @@ static void report_thresholds(const struct wnw__compiling *w, struct wnw__calibr
 {
     const struct wnw__compiler_checks *k = &w->checks;
     const struct wnw__compiler_gain *g = k->gain;
+    const int32_t n = w->log[WNW_LOG_TAUS].n_cell;
+    double from[WNW_N_FROM] = {0}; /* cells by where their choice comes from */
+    for (int32_t c = 0; c < n; c++)
+        from[w->tau_from[c]]++;
     wnw__calibrate_print(out, "thresholds: %.0f %% of the cells were visited (50 %% are asked for)\n",
                          100 * visited(&w->log[WNW_LOG_TAUS]));
     wnw__calibrate_print(
         out,
         "choices: %.0f %% of the cells have %d prompts or more and chose for themselves, %.0f %% took "
         "their layer's choice, %.0f %% that of all\n",
-        100 * share_from(w, WNW_FROM_CELL), (int)w->o.cell_prompts, 100 * share_from(w, WNW_FROM_LAYER),
-        100 * share_from(w, WNW_FROM_ALL));
+        100 * (from[WNW_FROM_CELL] / n), (int)w->o.cell_prompts, 100 * (from[WNW_FROM_LAYER] / n),
+        100 * (from[WNW_FROM_ALL] / n));
     report_bins(w, out, false);
     report_bins(w, out, true);
     wnw__calibrate_print(

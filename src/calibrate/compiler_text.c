@@ -5,16 +5,6 @@
 
 enum { MOST_TOKENS = 1 << 24 }; /* what is read of the texts at most */
 
-/* Sets w->bos to the token that the vocabulary wants in front of a text. */
-static int find_bos(struct wnw__compiling *w)
-{
-    int32_t *with = NULL, n = 0;
-    WNW_TRY(wnw_tokenize(w->c->m, "", 0, true, false, &with, &n));
-    w->bos = n > 0 ? with[0] : -1;
-    wnw_free(with);
-    return WNW_OK;
-}
-
 /* Tokens of the texts that an item takes: a BOS is not among them. */
 static int32_t taken(const struct wnw__compiling *w, const struct wnw__compiler_item *item)
 {
@@ -83,35 +73,30 @@ static int set_counts(struct wnw__compiling *w, const char *key, const struct pa
     return wnw__calibrate_set(w->c, key, v);
 }
 
-/* Reads the texts and chooses the prompts; end[n_texts] and parts[n_texts] are scratch. */
-static int lay_out(struct wnw__compiling *w, int32_t most, int32_t *end, struct part *parts)
-{
-    WNW_TRY(find_bos(w));
-    WNW_TRY(wnw__calibrate_tokens_of_texts(w->c, MOST_TOKENS, &w->tokens, end));
-    for (int32_t k = 0; k < w->c->params.n_texts; k++) {
-        parts[k].first = k > 0 ? end[k - 1] : 0;
-        parts[k].n = end[k] - parts[k].first;
-        w->n_tokens = end[k];
-    }
-    WNW_TRY(choose_texts(w, parts, most));
-    place(w, parts);
-    WNW_TRY(set_counts(w, "items_of_texts", parts, false));
-    return set_counts(w, "held_out_of_texts", parts, true);
-}
-
 int wnw__compiler_lay_out(struct wnw__compiling *w, const int32_t *lengths, int32_t n_lengths)
 {
-    const size_t n_part = (size_t)w->c->params.n_texts;
+    const int32_t n_part = w->c->params.n_texts;
     int32_t most = 0;
     for (int32_t i = 0; i < wnw__compiler_n_items(w); i++) {
         w->items[i].n_prompt = lengths[i % n_lengths];
         most = lengths[i % n_lengths] > most ? lengths[i % n_lengths] : most;
     }
-    int32_t *end = wnw__compiler_own(w, n_part, sizeof *end);
-    struct part *parts = wnw__compiler_own(w, n_part, sizeof *parts);
+    int32_t *end = wnw__compiler_own(w, (size_t)n_part, sizeof *end);
+    struct part *parts = wnw__compiler_own(w, (size_t)n_part, sizeof *parts);
     w->prompt = wnw__compiler_own(w, (size_t)(most + w->o.next), sizeof *w->prompt);
-    return w->short_of_memory ? wnw__fail(WNW_E_NOMEM, "no memory for prompts of %d tokens", (int)most)
-                              : lay_out(w, most, end, parts);
+    if (w->short_of_memory)
+        return wnw__fail(WNW_E_NOMEM, "no memory for prompts of %d tokens", (int)most);
+    WNW_TRY(wnw__calibrate_bos(w->c, &w->bos));
+    WNW_TRY(wnw__calibrate_tokens_of_texts(w->c, MOST_TOKENS, &w->tokens, end));
+    w->n_tokens = end[n_part - 1];
+    for (int32_t k = 0; k < n_part; k++) {
+        parts[k].first = k > 0 ? end[k - 1] : 0;
+        parts[k].n = end[k] - parts[k].first;
+    }
+    WNW_TRY(choose_texts(w, parts, most));
+    place(w, parts);
+    WNW_TRY(set_counts(w, "items_of_texts", parts, false));
+    return set_counts(w, "held_out_of_texts", parts, true);
 }
 
 struct wnw__trial_text wnw__compiler_text(struct wnw__compiling *w, const struct wnw__compiler_item *item)

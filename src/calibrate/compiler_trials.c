@@ -7,12 +7,19 @@
 #include <math.h>
 #include <stdlib.h>
 
+struct unit;
+/* A kind of work on a prompt; its trials, and how many numbers it notes. */
+struct task {
+    const char *name;
+    int (*run)(struct unit *u);
+    int32_t n_trial, n_noted;
+};
 /* A task on one prompt; out[] is what it notes. */
 struct unit {
     struct wnw__compiling *w;
     enum wnw__compiler_task task;
     int32_t item;
-    int32_t n_trial; /* of the task */
+    struct task of;
     struct wnw__trial_prompt p;
     double *out;
 };
@@ -34,7 +41,7 @@ static int follow(struct unit *u, const wnw_plan *plan, int32_t k, double *cost)
     snprintf(what, sizeof what, "%.50s (%.0f trials a minute)", unit,
              w->n_trial * 6e4 / fmax(w->trial_ms, 1));
     w->c->what = what;
-    const int rc = wnw__calibrate_progress(w->c, (read + (k + 1) * next) / (read + u->n_trial * next));
+    const int rc = wnw__calibrate_progress(w->c, (read + (k + 1) * next) / (read + u->of.n_trial * next));
     w->c->what = unit;
     return rc;
 }
@@ -109,7 +116,7 @@ static int try_heads(struct unit *u)
     struct wnw__compiling *w = u->w;
     const struct wnw__trial_choice choice = {.budget = w->budget, .weight = w->try_weight};
     const int32_t n_kv = w->c->info.n_head_kv;
-    for (int32_t k = 0; k < u->n_trial; k++) {
+    for (int32_t k = 0; k < u->of.n_trial; k++) {
         wnw__compiler_draw(w, u->task, u->item, k, w->n_il * n_kv, w->action);
         for (int32_t i = 0; i < w->n_il * n_kv; i++)
             w->try_weight[w->il[i / n_kv] * n_kv + i % n_kv] = (float)w->heads.value[w->action[i]];
@@ -122,13 +129,13 @@ static int try_taus(struct unit *u)
 {
     struct wnw__compiling *w = u->w;
     const struct wnw__trial_choice choice = choice_of(w);
-    for (int32_t k = 0; k < u->n_trial; k++) {
+    for (int32_t k = 0; k < u->of.n_trial; k++) {
         wnw__compiler_draw(w, u->task, u->item, k, w->n_il, w->action);
         for (int32_t i = 0; i < w->n_il; i++)
             w->try_tau[w->il[i]] = w->taus.value[w->action[i]];
         WNW_TRY(try_choice(u, &choice, k, &u->out[k], NULL));
         for (int32_t i = 0; i < w->n_il; i++)
-            u->out[u->n_trial + k * w->n_il + i] = w->count[i];
+            u->out[u->of.n_trial + k * w->n_il + i] = w->count[i];
     }
     return WNW_OK;
 }
@@ -183,13 +190,6 @@ static int hold_constant(struct unit *u)
     return try_choice(u, &choice, 0, &u->out[0], &u->out[1]);
 }
 
-/* A kind of work on a prompt; its trials, and how many numbers it notes. */
-struct task {
-    const char *name;
-    int (*run)(struct unit *u);
-    int32_t n_trial, n_noted;
-};
-
 static struct task task_of(const struct wnw__compiling *w, enum wnw__compiler_task task)
 {
     const int32_t heads = w->o.head_trials, taus = w->o.tau_trials;
@@ -219,15 +219,14 @@ static int run_unit(wnw_calibration *c, void *user, json_t **result)
 {
     struct unit *u = user;
     struct wnw__compiling *w = u->w;
-    const struct task task = task_of(w, u->task);
     const struct wnw__trial_text text = wnw__compiler_text(w, &w->items[u->item]);
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = text.n_prompt + text.n_next,
                                        .kv_type = c->params.kv_type, .progress = on_read, .progress_user = c};
     int rc = wnw__trial_read(&u->p, w->engine, &params, &text, w->o.window);
     if (rc == WNW_OK)
-        rc = task.run(u);
+        rc = u->of.run(u);
     if (rc == WNW_OK)
-        *result = json_pack("{s:o}", "nll", wnw__json_f64s(u->out, task.n_noted));
+        *result = json_pack("{s:o}", "nll", wnw__json_f64s(u->out, u->of.n_noted));
     wnw__trial_free(&u->p);
     return rc;
 }
@@ -241,27 +240,26 @@ static int64_t unit_cost(const struct wnw__compiling *w, enum wnw__compiler_task
 static int do_unit(struct unit *u)
 {
     struct wnw__compiling *w = u->w;
-    const struct task task = task_of(w, u->task);
     double **noted = &w->items[u->item].noted[u->task];
     char budget[24] = "", name[64];
     json_t *result;
     free(*noted);
-    u->out = *noted = calloc((size_t)task.n_noted, sizeof *u->out);
+    u->out = *noted = calloc((size_t)u->of.n_noted, sizeof *u->out);
     if (!u->out)
         return wnw__fail(WNW_E_NOMEM, "no memory for the results of a prompt");
     if (w->budget > 0)
         snprintf(budget, sizeof budget, "b%d ", (int)w->budget);
-    snprintf(name, sizeof name, "%s%s %d", budget, task.name, (int)u->item);
+    snprintf(name, sizeof name, "%s%s %d", budget, u->of.name, (int)u->item);
     WNW_TRY(wnw__calibrate_unit(
         w->c,
         &(struct wnw__calibrate_unit){
             .name = name, .cost = unit_cost(w, u->task, u->item), .run = run_unit, .user = u},
         &result));
-    bool good = wnw__json_get_f64s(result, "nll", u->out, task.n_noted);
-    for (int32_t k = 0; good && k < task.n_noted; k++)
+    bool good = wnw__json_get_f64s(result, "nll", u->out, u->of.n_noted);
+    for (int32_t k = 0; good && k < u->of.n_noted; k++)
         good = isfinite(u->out[k]);
     json_decref(result);
-    return good ? WNW_OK : wnw__calibrate_damaged(w->c, task.name);
+    return good ? WNW_OK : wnw__calibrate_damaged(w->c, u->of.name);
 }
 
 /* Whether the task is for this item, where every prompt is tried. */
@@ -275,7 +273,7 @@ int wnw__compiler_do(struct wnw__compiling *w, enum wnw__compiler_task task)
     const bool tries = task == WNW_TASK_HEADS || task == WNW_TASK_TAUS;
     for (int32_t i = 0; i < wnw__compiler_n_items(w); i++)
         if (is_for(w, task, i) && (w->items[i].kept || !tries))
-            WNW_TRY(do_unit(&(struct unit){w, task, i, task_of(w, task).n_trial, {0}, NULL}));
+            WNW_TRY(do_unit(&(struct unit){w, task, i, task_of(w, task), {0}, NULL}));
     return WNW_OK;
 }
 

@@ -35,6 +35,9 @@ struct wnw__trial_prompt {
     double entropy, ppl;
 };
 
+/* Writes the numbers of the layers that take part to il[n_layer of the model], and sets *n. E_UNSUPPORTED: none does. */
+int wnw__trial_layers(int32_t *il, int32_t *n, const struct wnw__shape *model);
+
 /* Reads the prompt with a new session on the engine, which must outlive *p. params: n_ctx, cache type and
  * progress of its sessions. p->text.tokens stays borrowed. wnw__trial_free releases it, also after an
  * error. */

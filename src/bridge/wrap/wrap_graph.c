@@ -56,7 +56,7 @@ struct build {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct tensor_at *tensors;
-    int32_t n_tensor, cap_tensor;
+    int32_t n_tensor;
     size_t used[N_WHERE], most[N_WHERE];
     struct on_x *layers;
     int32_t n_layer;
