@@ -355,9 +355,8 @@ static int keep_aside(const struct cli_parked *p, const char *path)
     char name[48];
     snprintf(name, sizeof name, "chat-%llu.wkv", (unsigned long long)p->most);
     char *aside = app_in_folder(p->folder.path, name);
-    const bool kept = aside && rename(path, aside) == 0;
-    if (kept)
-        app_note("it is kept in '%s', for `winnow chat -c`", aside);
+    const bool renamed = aside && rename(path, aside) == 0;
+    app_note("it is kept in '%s', for `winnow chat -c`", renamed ? aside : path);
     free(aside);
     return APP_FAILED;
 }
@@ -394,7 +393,8 @@ int cli_parked_add(struct cli_parked *p, cli_parked_write *write, void *user,
         serve_park_folder_remove(&p->folder, from->id);
     if (rc != APP_OK && written)
         rc = keep_aside(p, path);
-    unlink(path); /* if it is there */
+    else
+        unlink(path); /* if it is there */
     wnw_stored_free(st);
     free(path);
     return rc;

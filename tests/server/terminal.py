@@ -25,7 +25,7 @@ def run(*arguments, lines=()):
 
 
 def command(state, *policy, of=model, rest=()):
-    return [winnow, "serve", "-m", of, "--port", "0", "--slots", "1", "--state", state, *policy, "--", "-t", "2", *rest]
+    return [winnow, "serve", "-m", of, "--port", "0", "--slots", "1", "--state", state, *policy, "--", "-t", "1", *rest]
 
 
 def user(text):
@@ -48,7 +48,7 @@ def ask(s, messages, n=12, headers=None, **more):
 
 
 def numbers(state, *options, of=model):
-    done = run("chat", "-m", of, "--state", state, "--resume", "list", *options)
+    done = run("chat", "-m", of, "-t", "1", "--state", state, "--resume", "list", *options)
     check("the list", done.returncode == 0, done.stderr)
     return {line.split(None, 1)[0]: line for line in done.stdout.splitlines()}
 
@@ -58,7 +58,7 @@ def which(found, what):
 
 
 def resume(state, name, *options, of=model, lines=("Why is it so?",), n=12):
-    return run("chat", "-m", of, "-n", str(n), "--state", state, "--resume", name, *options, lines=lines)
+    return run("chat", "-m", of, "-t", "1", "-n", str(n), "--state", state, "--resume", name, *options, lines=lines)
 
 
 def one_line(done, part, code=2):
@@ -67,7 +67,7 @@ def one_line(done, part, code=2):
 
 
 # ---- There and back ----
-for policy in (("--policy", "full"), ("--policy", "keydiff", "--budget", "60"), ("--ratio", "0.5")):
+for policy in (("--policy", "full"), ("--ratio", "0.5")):
     state = f"{work.name}/state{policy[1]}"
     talk = [user(TEXT + "Which color has the harbor?")]
     with Server(command(state, *policy)) as s:
@@ -109,7 +109,7 @@ check("looking parks nothing", looked.returncode == 0 and len(numbers(state)) ==
 
 # ---- Begun in the terminal ----
 state = f"{work.name}/begun"
-done = run("chat", "-m", model, "-n", "12", "--state", state, "--system", "You are brief.", lines=(TEXT + "Which color has the harbor?",))
+done = run("chat", "-m", model, "-t", "1", "-n", "12", "--state", state, "--system", "You are brief.", lines=(TEXT + "Which color has the harbor?",))
 check("it is parked", done.returncode == 0 and "parked in" in done.stderr and oct(os.stat(f"{state}/winnow-0000000000000001.park").st_mode)[-3:] == "600", done.stderr)
 again = resume(state, "last")
 check("with its system message", again.returncode == 0 and "2 turns" in again.stderr, again.stderr)
@@ -123,7 +123,7 @@ with Server(command(state, "--policy", "full")) as s:
 state = f"{work.name}/documents"
 with open(f"{work.name}/doc.txt", "w", encoding="utf-8") as f:
     f.write(TEXT.strip())
-about = ["-m", model, "-f", f.name, "--context-only", "-p", "Which color has the harbor?", "-n", "8", "--policy", "full"]
+about = ["-m", model, "-t", "1", "-f", f.name, "--context-only", "-p", "Which color has the harbor?", "-n", "8", "--policy", "full"]
 with Server(command(state, "--policy", "full")) as s:
     ask(s, [user(TEXT.strip() + "\n\nWhat is this?")])
 plain, first, second = run("run", *about), run("run", *about, "--store", state), run("run", *about, "--store", state)
