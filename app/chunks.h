@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Tokens of a chunk in a server: where none are given, and at least. */
-enum { APP_CHUNK_USUAL = 512, APP_CHUNK_LEAST = 128 };
+/* Tokens of a chunk in a server where none are given. */
+enum { APP_CHUNK_USUAL = 512 };
 
 /* Why a policy cannot compress a prompt that is still read, though its phases allow it: words for a message. NULL:
  * nothing hinders it. It needs the queries or blocks of the chunks before, or its size is one of whole prompts. Static. */

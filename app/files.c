@@ -298,7 +298,8 @@ int app_write_code(const char *path, int status)
 {
     struct stat st;
     const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    const size_t n_folder = slash && slash > path ? (size_t)(slash - path) : 1;
+    char *folder = slash ? strndup(path, n_folder) : strdup(".");
     const bool there = stat(path, &st) == 0, may_be_made = !there && errno == ENOENT;
     const bool usable = there ? S_ISREG(st.st_mode) && access(path, R_OK | W_OK) == 0
                               : may_be_made && folder && stat(folder, &st) == 0 && S_ISDIR(st.st_mode) &&

@@ -175,7 +175,10 @@ void app_heatmap_print(FILE *f, const struct app_heatmap *m)
         for (int32_t c = 0; c < m->n_column; c++) {
             const double x = level(&range, m->value[(int64_t)r * m->n_column + c]);
             const int shade = (int)(x * n_shade);
-            fputc(x < 0 ? ' ' : shades[shade < n_shade ? shade : n_shade - 1], f);
+            if (x < 0)
+                fputc(' ', f);
+            else
+                fputc(shades[shade < n_shade ? shade : n_shade - 1], f);
         }
         fputc('\n', f);
     }

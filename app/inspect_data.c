@@ -17,7 +17,8 @@ static json_t *text_json(const struct app_text *t, bool *whole)
     struct app_text copy = {0};
     const bool good = app_text_add_utf8(&copy, t->s ? t->s : "", t->len);
     *whole = good && copy.len == t->len && (copy.len == 0 || memcmp(copy.s, t->s, copy.len) == 0);
-    json_t *o = good ? json_stringn(copy.s ? copy.s : "", copy.len) : NULL;
+    const char *s = copy.s ? copy.s : "";
+    json_t *o = good ? json_stringn(s, copy.len) : NULL;
     free(copy.s);
     return o;
 }
@@ -38,7 +39,8 @@ static int next_text(json_t **o, int32_t *parts, int32_t i, int32_t n, app_inspe
     }
     if (status == WNW_OK && !whole)
         *parts = 1; /* no character begins here */
-    *o = status == WNW_OK ? json_incref(whole ? made : first) : NULL;
+    json_t *text = whole ? made : first;
+    *o = status == WNW_OK ? json_incref(text) : NULL;
     json_decref(first);
     json_decref(made);
     free(t.s);

@@ -131,7 +131,9 @@ static void assume_size(struct app_keep *keep)
 static int find_recipe(struct app_keep *keep, const struct app_args *args, const char **recipe)
 {
     const bool automatic = keep->size.kind != WNW_SIZE_NONE || asks_quality(args);
-    *recipe = args->policy ? args->policy : automatic ? "auto" : "full";
+    *recipe = automatic ? "auto" : "full";
+    if (args->policy)
+        *recipe = args->policy;
     if (!asks_quality(args) || app_is_auto(*recipe))
         return APP_OK;
     const int rc = app_keep_recipe(&keep->recipe, *recipe, args->keep_quality);

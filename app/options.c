@@ -206,8 +206,10 @@ int app_parse(struct app_args *args, const struct app_command *cmd, int argc, co
         char *text = o->type == APP_FLAG ? NULL : poptGetOptArg(con);
         /* popt has refused an option without its argument before this; text is NULL only if memory ran
          * out. */
-        rc = o->type != APP_FLAG && !text ? app_fail(APP_FAILED, "out of memory")
-                                          : store(args, o, text ? text : "");
+        if (o->type != APP_FLAG && !text)
+            rc = app_fail(APP_FAILED, "out of memory");
+        else
+            rc = store(args, o, text ? text : "");
         free(text);
     }
     if (rc == APP_OK && val < -1)
@@ -278,9 +280,12 @@ static bool is_first(const struct app_command *cmd, const struct app_option *o)
 static void print_option(FILE *f, const struct app_option *o, int width)
 {
     char left[64], text[1024];
-    int len = o->letter ? snprintf(left, sizeof left, "-%c%s%s", o->letter, o->name ? ", --" : "",
-                                   o->name ? o->name : "")
-                        : snprintf(left, sizeof left, "    --%s", o->name);
+    int len;
+    if (o->letter)
+        len =
+            snprintf(left, sizeof left, "-%c%s%s", o->letter, o->name ? ", --" : "", o->name ? o->name : "");
+    else
+        len = snprintf(left, sizeof left, "    --%s", o->name);
     if (o->arg)
         len += snprintf(left + len, sizeof left - (size_t)len, " %s", o->arg);
     const char *def = o->shown ? o->shown : o->def;

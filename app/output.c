@@ -80,16 +80,13 @@ static int check_present(const char *path, const struct stat *st, const struct a
     if (is_input(inputs, st))
         return app_fail(APP_BAD_INPUT,
                         "'%s' is an input of this command and would be replaced; name another file", path);
+    static const char *const standard[] = {" (standard input)", " (standard output)", " (standard error)"};
     const int fd = open_descriptor(st);
     if (fd >= 0)
         return app_fail(APP_BAD_INPUT,
                         "'%s' is open as descriptor %d%s, and the finished file would take its place; name "
                         "another file",
-                        path, fd,
-                        fd == STDIN_FILENO    ? " (standard input)"
-                        : fd == STDOUT_FILENO ? " (standard output)"
-                        : fd == STDERR_FILENO ? " (standard error)"
-                                              : "");
+                        path, fd, fd <= STDERR_FILENO ? standard[fd] : "");
     return access(path, W_OK) == 0 ? APP_OK : cannot_write(path, errno);
 }
 
@@ -97,7 +94,8 @@ static int check_present(const char *path, const struct stat *st, const struct a
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    const size_t n = slash && slash > path ? (size_t)(slash - path) : 1;
+    return slash ? strndup(path, n) : strdup(".");
 }
 
 /* Whether a file can be made at `target`, which `path` led to. */
@@ -304,9 +302,8 @@ int app_out_commit(struct app_out *out)
     good = good && rename(unfinished, out->path) == 0;
     if (good)
         unfinished[0] = '\0';
-    const int rc = good ? APP_OK
-                        : app_fail(APP_FAILED, "writing '%s' failed: %s", out->path,
-                                   errno ? strerror(errno) : "an earlier write was lost");
+    const char *why = errno ? strerror(errno) : "an earlier write was lost";
+    const int rc = good ? APP_OK : app_fail(APP_FAILED, "writing '%s' failed: %s", out->path, why);
     app_out_abort(out);
     return rc;
 }

@@ -42,7 +42,8 @@ static json_t *string_without(const char *s, const char *between)
                app_text_add(&t, s + len, gap);
         s += len + gap;
     }
-    json_t *o = good ? json_stringn(t.s ? t.s : "", t.len) : NULL;
+    const char *text = t.s ? t.s : "";
+    json_t *o = good ? json_stringn(text, t.len) : NULL;
     free(t.s);
     return o;
 }
@@ -74,7 +75,9 @@ json_t *app_page_without_paths(const json_t *o)
 json_t *app_page_name_of_path(const char *path)
 {
     struct app_text t = {0};
-    json_t *o = add_name(&t, path, strlen(path)) ? app_json_text(t.s ? t.s : "") : NULL;
+    const bool good = add_name(&t, path, strlen(path));
+    const char *text = t.s ? t.s : "";
+    json_t *o = good ? app_json_text(text) : NULL;
     free(t.s);
     return o;
 }

@@ -303,6 +303,8 @@ static int read_batch(struct app_sequence *s, const int32_t *tokens, int32_t n, 
     s->has_logits = false;
     const int32_t rc = llama_decode(s->ctx, s->batch);
     if (rc != 0)
+        WNW_TRY(wnw_bridge_check_workers());
+    if (rc != 0)
         return wnw__fail(WNW_E_BACKEND,
                          "the devices could not read a batch of %d tokens after %d (libllama says %d)",
                          (int)n, (int)s->n_read, (int)rc);

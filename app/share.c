@@ -54,7 +54,8 @@ bool app_program_part(char *path, size_t size, const char *name, bool runs)
         return false;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         snprintf(found, sizeof found, "%s/%s%s", folder, places[i], name);
-        char *real = access(found, runs ? R_OK | X_OK : R_OK) == 0 ? realpath(found, NULL) : NULL;
+        const bool there = access(found, runs ? R_OK | X_OK : R_OK) == 0;
+        char *real = there ? realpath(found, NULL) : NULL;
         const bool fits = real && (size_t)snprintf(path, size, "%s", real) < size;
         free(real);
         if (fits)

@@ -67,9 +67,18 @@ static size_t sequence_length(unsigned char c)
 static bool second_byte_fits(unsigned char first, unsigned char c)
 {
     /* The narrower ranges shut out overlong forms, surrogates and code points past U+10FFFF. */
-    const unsigned char lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    const unsigned char hi = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    return c >= lo && c <= hi;
+    switch (first) {
+    case 0xe0:
+        return c >= 0xa0 && c <= 0xbf;
+    case 0xed:
+        return c >= 0x80 && c <= 0x9f;
+    case 0xf0:
+        return c >= 0x90 && c <= 0xbf;
+    case 0xf4:
+        return c >= 0x80 && c <= 0x8f;
+    default:
+        return c >= 0x80 && c <= 0xbf;
+    }
 }
 
 size_t app_text_sequence(const char *s, size_t len, bool *whole)

@@ -18,4 +18,17 @@ bool app_parse_real(double *out, const char *text);
 /* A number of bytes with an optional suffix K, M or G (powers of 1024). */
 bool app_parse_bytes(int64_t *out, const char *text);
 
+/* An option, and whether it was given. */
+struct app_given {
+    bool given;
+    const char *name;
+};
+/* The first name that was given; rows end with a name of NULL, which is the result where none was. */
+static inline const char *app_first_given(const struct app_given *rows)
+{
+    while (rows->name && !rows->given)
+        rows++;
+    return rows->name;
+}
+
 #endif

@@ -30,10 +30,14 @@ static struct bench_spread spread_of(const struct bench_batch *b, const struct b
     const struct batch_result *r = &l->results[i];
     struct bench_spread s = {NAN, NAN, NAN};
     double *v = calloc((size_t)b->base.n_reps, sizeof *v);
-    for (int32_t k = 0; v && k < b->base.n_reps; k++)
-        v[k] = r->speed[f->over][k] / (f->gain         ? l->results[0].speed[f->over][k]
-                                       : f->under >= 0 ? r->speed[f->under][k]
-                                                       : 1.0);
+    for (int32_t k = 0; v && k < b->base.n_reps; k++) {
+        double under = 1.0;
+        if (f->gain)
+            under = l->results[0].speed[f->over][k];
+        else if (f->under >= 0)
+            under = r->speed[f->under][k];
+        v[k] = r->speed[f->over][k] / under;
+    }
     if (v)
         s = bench_spread_of(v, b->base.n_reps);
     free(v);

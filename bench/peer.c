@@ -320,11 +320,10 @@ static int ask_about(struct bench_peer *p)
     const size_t n = strcspn(p->answer, " ");
     snprintf(p->version, sizeof p->version, "%.*s", (int)n, p->answer);
     snprintf(p->flags, sizeof p->flags, "%s", p->answer[n] ? p->answer + n + 1 : "");
+    const char *build = p->program ? p->program : "the build that winnow uses";
     snprintf(p->about, sizeof p->about, "llama.cpp: ggml %s, %s (%s)%s", p->version,
-             p->native    ? "built for this CPU"
-             : p->program ? p->program
-                          : "the build that winnow uses",
-             p->flags, p->native || p->program ? "" : "; `make peers` builds one for this CPU");
+             p->native ? "built for this CPU" : build, p->flags,
+             p->native || p->program ? "" : "; `make peers` builds one for this CPU");
     return APP_OK;
 }
 

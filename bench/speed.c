@@ -8,6 +8,7 @@
 
 #include "app/models.h"
 #include "app/process.h"
+#include "app/values.h"
 #include "winnow_tools.h"
 
 #include <stdlib.h>
@@ -24,12 +25,13 @@ static int check_devices(const struct bench_args *args)
     if (!a->devices)
         return a->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                          : APP_OK;
-    const char *refused = args->bridge                      ? "--bridge"
-                          : args->cpu_time                  ? "--cpu-time"
-                          : a->kv_tail > 0                  ? "--kv-tail"
-                          : strcmp(a->kv_rotate, "on") != 0 ? "--kv-rotate"
-                          : a->plugins.n > 0                ? "--plugin"
-                                                            : NULL;
+    const char *refused =
+        app_first_given((const struct app_given[]){{args->bridge, "--bridge"},
+                                                   {args->cpu_time, "--cpu-time"},
+                                                   {a->kv_tail > 0, "--kv-tail"},
+                                                   {strcmp(a->kv_rotate, "on") != 0, "--kv-rotate"},
+                                                   {a->plugins.n > 0, "--plugin"},
+                                                   {false, NULL}});
     return refused ? app_fail(APP_BAD_INPUT, "%s is for the CPU; leave out %s or --devices", refused, refused)
                    : APP_OK;
 }
@@ -242,9 +244,13 @@ static void measure_devices(struct bench *b, struct bench_length *r)
 static int time_prefill(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out)
 {
     double ms = 0;
-    const int rc = b->peer[e]       ? read_by_llama(b, e, r, &ms)
-                   : b->sequence[e] ? read_by_devices(b, e, r, out, &ms)
-                                    : read_by_us(b, e, r, out, &ms);
+    int rc;
+    if (b->peer[e])
+        rc = read_by_llama(b, e, r, &ms);
+    else if (b->sequence[e])
+        rc = read_by_devices(b, e, r, out, &ms);
+    else
+        rc = read_by_us(b, e, r, out, &ms);
     out->prefill[e] = (double)r->n * 1e3 / ms;
     return rc;
 }
@@ -255,9 +261,9 @@ static int decode_some(struct bench *b, enum bench_engine e, const int32_t *toke
         return bench_peer_steps(b->peer[e], tokens, 1, n, ms);
     const double start = bench_now_ms(b->args);
     for (int32_t i = 0; i < n; i++) {
-        const int status = b->sequence[e]
-                               ? app_sequence_read(b->sequence[e], &tokens[i], 1, NULL, NULL)
-                               : wnw_session_decode(e == FULL ? b->full : b->compressed, tokens[i]);
+        wnw_session *s = e == FULL ? b->full : b->compressed;
+        const int status = b->sequence[e] ? app_sequence_read(b->sequence[e], &tokens[i], 1, NULL, NULL)
+                                          : wnw_session_decode(s, tokens[i]);
         if (status != WNW_OK)
             return app_fail_status(status);
     }

@@ -63,7 +63,7 @@ const struct app_command calibrate_commands[] = {
      .usage = "[-m MODEL] [-f TEXT] (--budget N[,N...] [-o FILE] | --verify FILE) [options]",
      .notes =
          "Settings: items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,\n"
-         "gate=elastic|pooled, floor, cell_prompts, conservatism, penalty, guard, accept=checked|always.",
+         "floor, cell_prompts, accept=checked|always.",
      .groups = compiler_groups,
      .args_size = sizeof(struct compiler_args),
      .run = calibrate_run_compiler},

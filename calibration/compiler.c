@@ -4,7 +4,6 @@
 
 #include "app/console.h"
 #include "app/values.h"
-#include "calibration/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,7 @@ static const struct app_option verify_options[] = {
 };
 APP_GROUP(calibrate_group_verify, "Comparing", verify_options);
 
-/* Reads N[,N...] of --budget into *out, which the caller frees. */
+/* Reads N[,N...] of --budget into *out, which the caller frees in any case. */
 static int parse_budgets(int32_t **out, int32_t *n, const char *list)
 {
     char *copy = strdup(list), *rest = copy;
@@ -36,20 +35,17 @@ static int parse_budgets(int32_t **out, int32_t *n, const char *list)
     *n = 0;
     for (char *word; rc == APP_OK && (word = strsep(&rest, ","));) {
         int64_t value;
-        if (!app_parse_int(&value, word) || value < 2 || value > INT32_MAX / 2)
+        if (!app_parse_int(&value, word) || value < 2 || value > INT32_MAX / 2) {
             rc = app_fail(APP_BAD_INPUT, "--budget '%s': '%s' is not a number from 2 to %d", list, word,
                           INT32_MAX / 2);
-        for (int32_t i = 0; rc == APP_OK && i < *n; i++)
+            break;
+        }
+        for (int32_t i = 0; i < *n; i++)
             if (budgets[i] == value)
                 rc = app_fail(APP_BAD_INPUT, "--budget '%s' names %s twice", list, word);
-        if (rc == APP_OK)
-            budgets[(*n)++] = (int32_t)value;
+        budgets[(*n)++] = (int32_t)value;
     }
     free(copy);
-    if (rc != APP_OK) {
-        free(budgets);
-        budgets = NULL;
-    }
     *out = budgets;
     return rc;
 }

@@ -45,16 +45,16 @@ static int load(wnw_profile **profile, struct calibrate_job *job, uint32_t requi
     /* A folder for results may hold those of kinds that were measured before. */
     struct stat st;
     const bool folder = args->out && stat(args->out, &st) == 0 && S_ISDIR(st.st_mode);
-    const int rc = app_profile_load(profile, &notes, job->model,
-                                    &(struct app_profile_want){.given = args->profile ? args->profile
-                                                                        : folder      ? args->out
-                                                                                      : NULL,
-                                                               .model = args->model,
-                                                               .model_path = job->model_path,
-                                                               .required = required,
-                                                               .optional = optional,
-                                                               .user = user,
-                                                               .inputs = &job->inputs});
+    const char *before = folder ? args->out : NULL;
+    const int rc =
+        app_profile_load(profile, &notes, job->model,
+                         &(struct app_profile_want){.given = args->profile ? args->profile : before,
+                                                    .model = args->model,
+                                                    .model_path = job->model_path,
+                                                    .required = required,
+                                                    .optional = optional,
+                                                    .user = user,
+                                                    .inputs = &job->inputs});
     app_note_lines("warning: ", rc == APP_OK ? notes.s : NULL);
     free(notes.s);
     return rc;

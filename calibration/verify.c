@@ -13,7 +13,7 @@
  *
  * Differences are paired by piece; their interval is the bootstrap's of the evaluation.
  */
-#include "calibration/verify.h"
+#include "calibration/commands.h"
 
 #include "app/console.h"
 #include "app/json.h"
@@ -35,22 +35,14 @@
 enum { LEARNED, NEUTRAL, N_SIDE };
 enum { HEADS, POOLED, ELASTIC, CONSTANT, N_ROW };
 
-/* Recipes of both sides; %d is the window. */
+/* Options of the scorer and of the gate of both sides, after the window. */
 static const struct row {
-    const char *name, *recipes[N_SIDE];
+    const char *name, *scorer[N_SIDE], *gate[N_SIDE];
 } rows[N_ROW] = {
-    [HEADS] = {"heads",
-               {"compilerkv:window=%d+gate:window=%d,mode=strict",
-                "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"}},
-    [POOLED] = {"pooled",
-                {"compilerkv:window=%d+gate:window=%d,mode=pooled",
-                 "compilerkv:window=%d,table=none+gate:window=%d,mode=pooled,tau=1"}},
-    [ELASTIC] = {"elastic",
-                 {"compilerkv:window=%d+gate:window=%d,mode=elastic",
-                  "compilerkv:window=%d,table=none+gate:window=%d,mode=strict"}},
-    [CONSTANT] = {"constant",
-                  {"compilerkv:window=%d+gate:window=%d,mode=elastic",
-                   "compilerkv:window=%d+gate:window=%d,mode=elastic,table=constant"}},
+    [HEADS] = {"heads", {"", ",table=none"}, {",mode=strict", ",mode=strict"}},
+    [POOLED] = {"pooled", {"", ",table=none"}, {",mode=pooled", ",mode=pooled,tau=1"}},
+    [ELASTIC] = {"elastic", {"", ",table=none"}, {",mode=elastic", ",mode=strict"}},
+    [CONSTANT] = {"constant", {"", ""}, {",mode=elastic", ",mode=elastic,table=constant"}},
 };
 
 /* What one side of a comparison showed, in one piece or on the mean of all. */
@@ -68,8 +60,8 @@ struct verify {
     int32_t *tokens, *prompt;
     int32_t n_tokens, bos; /* bos: in front of every piece, -1 = none */
     int32_t n_pieces;
-    double full;         /* nats per token with the full cache, mean over the pieces */
-    double *gain[N_ROW]; /* [n_pieces] of the learned side */
+    double full;  /* nats per token with the full cache, mean over the pieces */
+    double *gain; /* [N_ROW][n_pieces] of the learned side */
     struct side mean[N_ROW][N_SIDE];
     struct eval_paired paired[N_ROW];
 };
@@ -98,13 +90,11 @@ static bool has_read(const json_t *root, const wnw_calibration_text *text)
     return false;
 }
 
-/* A whole number of the settings, or `def` where it is no number from 1 on. */
+/* A whole number of the settings, or the first of an array; `def` where it is no number from 1 on. */
 static int32_t setting(const json_t *settings, const char *key, int32_t def)
 {
     const json_t *v = json_object_get(settings, key);
-    if (json_is_array(v))
-        v = json_array_get(v, 0);
-    const json_int_t n = json_integer_value(v);
+    const json_int_t n = json_integer_value(json_is_array(v) ? json_array_get(v, 0) : v);
     return n >= 1 && n <= INT32_MAX / 4 ? (int32_t)n : def;
 }
 
@@ -136,15 +126,16 @@ static int open_profile(struct verify *v, const char *path)
     if (access(path, R_OK) != 0)
         return app_fail(app_errno_code(errno), "cannot read '%s': %s", path, strerror(errno));
     WNW_TRY(told(wnw_profile_new(&v->profile, v->job->model)));
-    /* Refuses what is no regular file, or too large. */
-    WNW_TRY(told(wnw_profile_add_file(v->profile, path)));
+    WNW_TRY(told(wnw_profile_add_file(v->profile, path))); /* refuses what is no regular file, or too large */
     json_t *root = json_load_file(path, 0, &error);
     const int rc = root ? read_settings(v, root, path)
                         : app_fail(APP_BAD_INPUT, "cannot read '%s': %s", path, error.text);
     json_decref(root);
     WNW_TRY(rc);
     for (int i = 0; i < N_ROW * N_SIDE; i++) {
-        snprintf(recipe, sizeof recipe, rows[i / N_SIDE].recipes[i % N_SIDE], (int)v->window, (int)v->window);
+        const struct row *row = &rows[i / N_SIDE];
+        snprintf(recipe, sizeof recipe, "compilerkv:window=%d%s+gate:window=%d%s", (int)v->window,
+                 row->scorer[i % N_SIDE], (int)v->window, row->gate[i % N_SIDE]);
         WNW_TRY(told(wnw_policy_parse(&v->policy[i / N_SIDE][i % N_SIDE], recipe, NULL)));
     }
     return APP_OK;
@@ -190,7 +181,7 @@ static const int32_t *piece_tokens(struct verify *v, int32_t i)
 /* ---- One piece ---- */
 
 struct follow {
-    const int32_t *next;
+    const int32_t *next; /* the token that each row of logits predicts */
     int32_t n_vocab;
     double sum;
 };
@@ -202,12 +193,12 @@ static bool on_logits(int32_t i, const float *logits, void *user)
     return true;
 }
 
-/* Nats per token of the following text, on a copy of the cache that keeps the plan's entries (NULL: all entries). */
+/* Sets the nats per token of the following text, on a copy of the cache that keeps the plan's entries (NULL: all). */
 static int follow(const struct verify *v, const wnw_session *full, const wnw_plan *plan, const int32_t *next,
                   double *nll)
 {
     wnw_session *s;
-    WNW_TRY(wnw_session_copy(&s, full));
+    WNW_TRY(told(wnw_session_copy(&s, full)));
     struct follow f = {.next = next + 1, .n_vocab = v->info.n_vocab};
     f.sum = app_token_nll(wnw_session_logits(s), v->info.n_vocab, next[0]);
     int status = plan ? wnw_session_apply(s, plan, NULL) : WNW_OK;
@@ -215,7 +206,7 @@ static int follow(const struct verify *v, const wnw_session *full, const wnw_pla
         status = wnw_session_prefill(s, next, v->next - 1, on_logits, &f);
     wnw_session_free(s);
     *nll = f.sum / v->next;
-    return status;
+    return told(status);
 }
 
 /* Sets sides[N_SIDE] of one comparison. */
@@ -228,38 +219,38 @@ static int compare_row(const struct verify *v, wnw_session *full, int row, const
         wnw_plan *plan;
         if (row == ELASTIC && side == NEUTRAL)
             size.budget = (int64_t)nearbyint(sides[LEARNED].kept);
-        WNW_TRY(wnw_session_plan(full, v->policy[row][side], &size, &plan, &report));
+        WNW_TRY(told(wnw_session_plan(full, v->policy[row][side], &size, &plan, &report)));
         sides[side].kept = report.kept_mean;
-        const int status = follow(v, full, plan, next, &sides[side].nll);
+        const int rc = follow(v, full, plan, next, &sides[side].nll);
         wnw_plan_free(plan);
-        WNW_TRY(status);
+        WNW_TRY(rc);
     }
-    return WNW_OK;
+    return APP_OK;
 }
 
 /* Reads piece i and adds what all comparisons show. */
 static int compare_on(struct verify *v, wnw_session *full, int32_t i)
 {
     const int32_t *tokens = piece_tokens(v, i), *next = tokens + v->length;
-    const wnw_run run = {WNW_INIT(wnw_run), .profile = v->profile,
-                         .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
-                                                 .policies = (const wnw_policy *const *)&v->policy[0][0],
-                                                 .n_policies = N_ROW * N_SIDE}};
+    const wnw_run_more more = {WNW_INIT(wnw_run_more),
+                               .policies = (const wnw_policy *const *)&v->policy[0][0],
+                               .n_policies = N_ROW * N_SIDE};
     double nll;
-    WNW_TRY(wnw_session_begin(full, &run));
-    WNW_TRY(wnw_session_prefill(full, tokens, v->length, NULL, NULL));
+    WNW_TRY(
+        told(wnw_session_begin(full, &(wnw_run){WNW_INIT(wnw_run), .profile = v->profile, .more = &more})));
+    WNW_TRY(told(wnw_session_prefill(full, tokens, v->length, NULL, NULL)));
     WNW_TRY(follow(v, full, NULL, next, &nll));
     v->full += nll / v->n_pieces;
     for (int row = 0; row < N_ROW; row++) {
         struct side sides[N_SIDE];
         WNW_TRY(compare_row(v, full, row, next, sides));
-        v->gain[row][i] = sides[NEUTRAL].nll - sides[LEARNED].nll;
+        v->gain[row * v->n_pieces + i] = sides[NEUTRAL].nll - sides[LEARNED].nll;
         for (int side = 0; side < N_SIDE; side++) {
             v->mean[row][side].nll += sides[side].nll / v->n_pieces;
             v->mean[row][side].kept += sides[side].kept / v->n_pieces;
         }
     }
-    return WNW_OK;
+    return APP_OK;
 }
 
 static int compare_all(struct verify *v)
@@ -272,11 +263,10 @@ static int compare_all(struct verify *v)
     app_stop_watch();
     for (int32_t i = 0; rc == APP_OK && i < v->n_pieces; i++) {
         wnw_session *full = NULL;
-        int status = wnw_session_new_on(&full, v->engine, &params);
-        if (status == WNW_OK)
-            status = compare_on(v, full, i);
+        rc = told(wnw_session_new_on(&full, v->engine, &params));
+        if (rc == APP_OK)
+            rc = compare_on(v, full, i);
         wnw_session_free(full);
-        rc = told(status);
         app_progress_step(i + 1, v->n_pieces, &progress);
         if (rc == APP_OK && app_stop_asked())
             rc = APP_INTERRUPTED;
@@ -286,19 +276,6 @@ static int compare_all(struct verify *v)
 }
 
 /* ---- The result ---- */
-
-static int sum_up(struct verify *v)
-{
-    for (int row = 0; row < N_ROW; row++) {
-        char key[96];
-        eval_boot_key(key, sizeof key, "compiler", v->n_pieces, rows[row].name, v->job->params.seed);
-        struct eval_random r = eval_random_key(key);
-        const struct eval_pairs pairs = {.d = v->gain[row], .n = (size_t)v->n_pieces};
-        if (!eval_bootstrap(&v->paired[row], &pairs, &r))
-            return app_fail(APP_FAILED, "out of memory");
-    }
-    return APP_OK;
-}
 
 static int print_json(const struct verify *v)
 {
@@ -346,13 +323,18 @@ static int verify(struct verify *v, const char *path)
     WNW_TRY(read_tokens(v));
     WNW_TRY(told(wnw_engine_new(&v->engine, v->job->model, &params)));
     v->prompt = malloc((size_t)(v->length + v->next) * sizeof *v->prompt);
-    bool good = v->prompt;
-    for (int row = 0; row < N_ROW; row++)
-        good = (v->gain[row] = calloc((size_t)v->n_pieces, sizeof *v->gain[row])) && good;
-    if (!good)
+    v->gain = calloc((size_t)v->n_pieces * N_ROW, sizeof *v->gain);
+    if (!v->prompt || !v->gain)
         return app_fail(APP_FAILED, "out of memory");
     WNW_TRY(compare_all(v));
-    WNW_TRY(sum_up(v));
+    for (int row = 0; row < N_ROW; row++) {
+        char key[96];
+        eval_boot_key(key, sizeof key, "compiler", v->n_pieces, rows[row].name, v->job->params.seed);
+        struct eval_random r = eval_random_key(key);
+        const struct eval_pairs pairs = {.d = v->gain + row * v->n_pieces, .n = (size_t)v->n_pieces};
+        if (!eval_bootstrap(&v->paired[row], &pairs, &r))
+            return app_fail(APP_FAILED, "out of memory");
+    }
     return v->job->args->app.json ? print_json(v) : print_text(v);
 }
 
@@ -362,8 +344,7 @@ int calibrate_verify(const struct calibrate_job *job, const char *path, int32_t 
     const int rc = verify(&v, path);
     for (int i = 0; i < N_ROW * N_SIDE; i++)
         wnw_policy_free(v.policy[i / N_SIDE][i % N_SIDE]);
-    for (int row = 0; row < N_ROW; row++)
-        free(v.gain[row]);
+    free(v.gain);
     wnw_engine_free(v.engine);
     wnw_profile_free(v.profile);
     wnw_free(v.tokens);

@@ -69,8 +69,11 @@ static const struct app_option chat_options[] = {
      "continue from a document that `compress` stored or a conversation that /save stored", AT(cache), 0, 0,
      NULL},
     {"resume", 0, APP_TEXT, "FILE.wkv", NULL, NULL,
-     "continue from the conversation of this file, if it is there, and save it there at the end", AT(resume),
-     0, 0, NULL},
+     "continue from the conversation of this file, if it is there, and save it there at the end; with "
+     "--state: a number, last, or list, which prints the parked conversations",
+     AT(resume), 0, 0, NULL},
+    {"state", 0, APP_TEXT, "DIR", NULL, NULL,
+     "folder of `winnow serve --state`, where the conversation is parked at the end", AT(state), 0, 0, NULL},
     {"context", 0, APP_TEXT, "N", NULL, "what the model was trained for",
      "maximum conversation length in tokens; endless renumbers kept tokens, so that it never fills up",
      AT(chat_context), 0, 0, NULL},
@@ -325,8 +328,8 @@ APP_GROUP(cli_group_ctl_why, "Server", ctl_why_options);
 
 static const struct app_option store_options[] = {
     {"store", 0, APP_TEXT, "DIR", NULL, NULL,
-     "cache folder: reuse the document of -f if it was compressed before, else add it; `run` also needs "
-     "--context-only",
+     "cache folder, or that of `winnow serve --state`: reuse the document of -f if it was compressed before, "
+     "else add it; `run` also needs --context-only",
      AT(store), 0, 0, NULL},
     {"store-exact", 0, APP_FLAG, NULL, NULL, "on where the policy drops entries",
      "reuse a stored document only if it is all of -f, so that answers do not depend on the folder's other "
@@ -339,6 +342,10 @@ static const struct app_option store_options[] = {
     {"store-limit", 0, APP_BYTES, "SIZE", NULL, NULL,
      "most bytes of the folder, suffix K, M or G; the least recently used documents are removed",
      AT(store_limit), 1, 4611686018427387904.0, "1 byte to 4294967296G"},
+    {"api-key-file", 0, APP_TEXT, "FILE", NULL, "none",
+     "in a server's folder: the API key on the first line is that of the parked prompts; without it: those "
+     "that came without a key",
+     AT(api_key_file), 0, 0, NULL},
 };
 APP_GROUP(cli_group_store, "Documents that are kept", store_options);
 

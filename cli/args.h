@@ -21,7 +21,8 @@ struct cli_args {
     double park_ratio;
     struct app_list host_names;
     bool no_auth;
-    char *resume; /* chat: the file that a conversation goes on from, and is saved to */
+    char *resume; /* chat: the file that a conversation goes on from, and is saved to; or one of --state */
+    char *api_key_file;
     char *cache, *questions, *store, *compare, *slot;
     bool store_exact, store_any;
     char *url, *document, *answer;

@@ -5,6 +5,7 @@
 #include "app/clean.h"
 #include "app/output.h"
 #include "app/stop.h"
+#include "app/values.h"
 #include "base/err.h"
 #include "cli/chat_line.h"
 #include "cli/commands.h"
@@ -22,13 +23,13 @@
 static int check_arguments(const struct cli_args *args)
 {
     const struct app_args *a = &args->app;
-    const char *given = a->documents.n > 0 ? "-f"
-                        : a->system        ? "--system"
-                        : a->chat          ? "--chat"
-                        : a->raw           ? "--raw"
-                        : a->special       ? "--special"
-                        : args->store      ? "--store"
-                                           : cli_stored_option(a);
+    const char *given = app_first_given((const struct app_given[]){{a->documents.n > 0, "-f"},
+                                                                   {a->system, "--system"},
+                                                                   {a->chat, "--chat"},
+                                                                   {a->raw, "--raw"},
+                                                                   {a->special, "--special"},
+                                                                   {args->store, "--store"},
+                                                                   {true, cli_stored_option(a)}});
     for (int i = 0; i < a->documents.n; i++)
         if (strcmp(a->documents.s[i], "-") == 0)
             return app_fail(APP_BAD_INPUT, "-f - would read the conversation as a document; name a file");
@@ -41,9 +42,16 @@ static int check_arguments(const struct cli_args *args)
 }
 
 /* Takes the conversation that --resume names, if it is there. */
-static int take_resumed(struct cli_args *args)
+static int take_resumed(struct cli_chat *c, bool *ends)
 {
+    struct cli_args *args = &c->args;
     const size_t n = args->resume ? strlen(args->resume) : 0;
+    if (args->api_key_file && !args->state)
+        return app_fail(
+            APP_BAD_INPUT,
+            "--api-key-file says whose parked conversations are meant; name a folder with --state");
+    if (args->state)
+        return cli_chat_take_parked(c, ends);
     if (!args->resume)
         return APP_OK;
     if (args->cache)
@@ -52,8 +60,11 @@ static int take_resumed(struct cli_args *args)
         return app_fail(APP_BAD_INPUT,
                         "--resume saves a session on the CPU; leave out --resume or --devices");
     if (n < 4 || strcmp(args->resume + n - 4, ".wkv") != 0)
-        return app_fail(APP_BAD_INPUT, "--resume %s: a session is saved in a file whose name ends with .wkv",
-                        args->resume);
+        return app_fail(
+            APP_BAD_INPUT,
+            "--resume %s: a session is saved in a file whose name ends with .wkv; of a server's folder, "
+            "name that with --state",
+            args->resume);
     const int rc = app_out_check(args->resume, NULL);
     if (rc == APP_OK && access(args->resume, F_OK) == 0)
         args->cache = args->resume;
@@ -76,14 +87,16 @@ static int check_devices(const struct cli_chat *c)
 }
 
 /* Everything that can be refused without the model. */
-static int check(struct cli_chat *c)
+static int check(struct cli_chat *c, bool *ends)
 {
     struct app_args *a = &c->args.app;
     struct cli_args for_store = c->args;
-    int rc = take_resumed(&c->args);
+    int rc = take_resumed(c, ends);
+    if (rc != APP_OK || *ends)
+        return rc;
     if (rc == APP_OK)
         rc = check_arguments(&c->args);
-    if (rc == APP_OK && c->args.cache)
+    if (rc == APP_OK && c->args.cache && !c->st)
         rc = cli_stored_open(&c->st, c->args.cache);
     if (rc == APP_OK && c->st)
         rc = cli_chat_take_rules(c);
@@ -123,12 +136,15 @@ static int check_fits(const struct cli_chat *c)
                     c->job.n_context, c->n_ctx);
 }
 
-static int begin(struct cli_chat *c)
+static int begin(struct cli_chat *c, bool *ends)
 {
     struct app_job *job = &c->job;
-    int rc = check(c);
+    int rc = check(c, ends);
+    if (rc != APP_OK || *ends)
+        return rc;
     if (rc == APP_OK)
         rc = app_job_open(job);
+    c->parked.model = job->model;
     c->conversation.model = job->model;
     if (rc == APP_OK)
         rc = cli_chat_context(c);
@@ -236,10 +252,16 @@ static int converse(struct cli_chat *c, struct cli_line *lines)
     return got == CLI_LINE_FAILED ? APP_FAILED : first;
 }
 
-/* Saves the conversation that --resume names; the first fault is the exit code. */
+/* Saves the conversation that --resume names, or parks it; the first fault is the exit code. */
 static int save_resumed(struct cli_chat *c, int rc)
 {
-    const int saved = c->args.resume && c->conversation.n > 0 ? cli_chat_save(c, c->args.resume) : APP_OK;
+    const bool parks = c->args.state && c->n_answered > 0 && c->conversation.n > 0;
+    const bool saves = !c->args.state && c->args.resume && c->conversation.n > 0;
+    int saved = APP_OK;
+    if (parks)
+        saved = cli_chat_park(c);
+    else if (saves)
+        saved = cli_chat_save(c, c->args.resume);
     return rc != APP_OK ? rc : saved;
 }
 
@@ -250,6 +272,7 @@ static void end(struct cli_chat *c)
     cli_conversation_clear(&c->conversation);
     app_job_close(&c->job);
     wnw_stored_free(c->st);
+    cli_parked_close(&c->parked);
     json_decref(c->note);
     free(c->seen);
     free(c->file);
@@ -263,7 +286,12 @@ int cli_chat(const struct app_args *args)
     struct cli_line *lines = NULL;
     c.args.app.context_only = true; /* what is compressed first is the document */
     c.terminal = isatty(STDIN_FILENO) == 1;
-    int rc = begin(&c);
+    bool ends = false;
+    int rc = begin(&c, &ends);
+    if (rc != APP_OK || ends) {
+        end(&c);
+        return rc;
+    }
     if (rc == APP_OK)
         app_job_notes(&c.job);
     if (rc == APP_OK && c.terminal)

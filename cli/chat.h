@@ -2,7 +2,7 @@
 /*
  * winnow chat. chat.c reads lines from chat_line.c (chat_line.h). chat_commands.c parses those that begin with '/', and
  * chat_do.c executes them. chat_session.c brings the session up to the last turn. chat_keep.c sets what is kept and when.
- * chat_save.c writes and reads files. chat_print.c prints.
+ * chat_save.c writes and reads files, chat_parked.c parked conversations. chat_print.c prints.
  */
 #ifndef WNW_CLI_CHAT_H
 #define WNW_CLI_CHAT_H
@@ -10,6 +10,7 @@
 #include "cli/answer.h"
 #include "cli/conversation.h"
 #include "cli/on_devices.h"
+#include "cli/parked.h"
 #include "cli/store_use.h"
 #include "winnow_store.h"
 
@@ -20,6 +21,9 @@ struct cli_chat {
     struct app_job job; /* its prompt is the document, if there is one */
     struct cli_conversation conversation;
     struct cli_store_use use;
+    struct cli_parked parked;               /* of --state */
+    const struct cli_parked_entry *resumed; /* the one of it that --resume names; NULL = none */
+    bool own_rules; /* policy or size were given here, and are not those that it was asked for */
     wnw_stored *st; /* of -c; NULL = none */
     bool of_file;   /* the document is in it, as it was read and compressed */
     json_t *note;   /* the conversation in it, whose strings `conversation` borrows; NULL = none */
@@ -86,6 +90,10 @@ int cli_chat_catch_up(struct cli_chat *c);
 
 /* A .wkv file gets the session, another one the text of the conversation. */
 int cli_chat_save(struct cli_chat *c, const char *path);
+/* Parks the conversation in the folder of --state. */
+int cli_chat_park(struct cli_chat *c);
+/* Opens the folder of --state, and the conversation that --resume names. *ends: it named "list", which was printed. */
+int cli_chat_take_parked(struct cli_chat *c, bool *ends);
 /* Opens the file of -c: document and template, and the turns if it has some. */
 int cli_chat_load(struct cli_chat *c);
 

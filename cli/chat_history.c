@@ -28,7 +28,8 @@ static char *state_folder(void)
     char *path = NULL;
     if (!own && (!home || !*home))
         return NULL;
-    return asprintf(&path, "%s%s/winnow", own ? state : home, own ? "" : "/.local/state") < 0 ? NULL : path;
+    const int n = asprintf(&path, "%s%s/winnow", own ? state : home, own ? "" : "/.local/state");
+    return n < 0 ? NULL : path;
 }
 
 static int64_t read_lines(FILE *f, int64_t skip, FILE *copy, void (*each)(const char *line, void *user),

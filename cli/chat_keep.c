@@ -70,6 +70,7 @@ int cli_chat_take_rules(struct cli_chat *c)
 {
     wnw_stored_info info = wnw_stored_info_default();
     struct app_args *a = &c->args.app;
+    c->own_rules = a->policy || app_keep_size_option(a);
     (void)wnw_stored_get_info(c->st, &info); /* this call does not fail for an open file */
     if (info.policy && !app_keep_size_option(a) &&
         !(cli_chat_wants_endless(c) && info.size.kind == WNW_SIZE_RATIO))
@@ -128,9 +129,9 @@ static int check_endless(const struct app_args *a)
 int cli_chat_endless_policy(char **recipe, const struct app_args *a)
 {
     const bool named = a->policy && strcmp(a->policy, "auto") != 0;
-    const int rc = check_endless(a);
     *recipe = NULL;
-    return rc == APP_OK ? rerotating(recipe, named ? a->policy : endless_policy) : rc;
+    WNW_TRY(check_endless(a));
+    return rerotating(recipe, named ? a->policy : endless_policy);
 }
 
 /* Sizes, chunks and steps that fit into the context together: what stays, the tokens of a turn and of an answer that come
@@ -253,6 +254,7 @@ int cli_chat_change(struct cli_chat *c, const char *recipe, const wnw_size *size
         rc = set_policy(c, &next.keep);
     if (rc == APP_OK) {
         take(&c->job.keep, &next.keep);
+        c->own_rules = true;
         c->args.app = a;
         rc = policy ? own(&c->policy, policy) : APP_OK;
         c->endless = cli_chat_wants_endless(c) || app_keep_is_endless(&c->job.keep);

@@ -41,7 +41,8 @@ static void measure(struct cli_chat *c)
 void cli_chat_print_start(struct cli_chat *c)
 {
     const struct app_list *documents = &c->args.app.documents;
-    const char *document = c->args.cache ? c->args.cache : documents->n > 0 ? documents->s[0] : NULL;
+    const char *given = documents->n > 0 ? documents->s[0] : NULL,
+               *document = c->args.cache ? c->args.cache : given;
     measure(c);
     print_file(c->job.model_path);
     if (document) {
@@ -82,9 +83,8 @@ void cli_chat_print_stats(struct cli_chat *c)
 {
     char *own = NULL;
     const struct app_sequence *s = c->devices.sequence;
-    const int32_t n_past = s                ? app_sequence_n_read(s)
-                           : c->job.session ? wnw_session_n_past(c->job.session)
-                                            : 0;
+    const int32_t n_session = c->job.session ? wnw_session_n_past(c->job.session) : 0,
+                  n_past = s ? app_sequence_n_read(s) : n_session;
     measure(c);
     fprintf(stderr, "turns     %d, %d tokens read\n", (int)c->conversation.n, c->n_read);
     fprintf(stderr, "context   %d of %d%s\n", n_past, c->n_ctx, c->endless ? ", endless" : "");

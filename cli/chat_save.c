@@ -51,7 +51,8 @@ static int load_turns(struct cli_chat *c)
         rc = take_text(c, &c->conversation.layout, c->conversation.turns[0].document);
     for (int32_t i = 0, n_unread = 0; rc == APP_OK && i < c->conversation.n; i++) {
         struct cli_turn *turn = &c->conversation.turns[i];
-        turn->n_before = i > 0 ? turn->n_past - n_unread : turn->document ? turn->n_context : 0;
+        const int32_t n_document = turn->document ? turn->n_context : 0;
+        turn->n_before = i > 0 ? turn->n_past - n_unread : n_document;
         n_unread = turn->n_answer - turn->n_read;
     }
     return rc == APP_OK ? cli_chat_take_stored(c, n) : rc;
@@ -108,13 +109,12 @@ static int store(const struct cli_chat *c, const char *path, const wnw_store_par
     return status;
 }
 
-static int save_session(const struct cli_chat *c, const char *path)
+static int write_session(int32_t *n_tokens, const struct cli_chat *c, const char *path)
 {
     wnw_prompt_params text = c->conversation.layout;
     wnw_store_params params = wnw_store_default_params();
     int32_t *tokens = NULL;
     char *note = NULL;
-    struct stat st;
     params.pieces = c->n_odd > 0;
     text.document = c->job.document;
     int rc = all_tokens(&tokens, &params.n_tokens, c);
@@ -127,11 +127,40 @@ static int save_session(const struct cli_chat *c, const char *path)
         const int status = store(c, path, &params);
         rc = status == WNW_OK ? APP_OK : app_fail_status(status);
     }
-    if (rc == APP_OK)
-        app_note("'%s': %d turns, %d tokens, %.2f MiB", path, (int)c->conversation.n, params.n_tokens,
-                 stat(path, &st) == 0 ? (double)st.st_size / 1048576.0 : 0.0);
+    *n_tokens = params.n_tokens;
     free(tokens);
     free(note);
+    return rc;
+}
+
+static int save_session(const struct cli_chat *c, const char *path)
+{
+    struct stat st;
+    int32_t n;
+    const int rc = write_session(&n, c, path);
+    if (rc == APP_OK)
+        app_note("'%s': %d turns, %d tokens, %.2f MiB", path, (int)c->conversation.n, (int)n,
+                 stat(path, &st) == 0 ? (double)st.st_size / 1048576.0 : 0.0);
+    return rc;
+}
+
+/* ---- Parking it ---- */
+
+static int write_parked(const char *path, void *user)
+{
+    int32_t n;
+    return write_session(&n, user, path);
+}
+
+int cli_chat_park(struct cli_chat *c)
+{
+    int rc = cli_chat_catch_up(c);
+    if (rc != APP_OK || c->stale)
+        return rc;
+    rc = cli_parked_add(&c->parked, write_parked, c, c->resumed, !c->own_rules);
+    if (rc == APP_OK)
+        app_note("parked in '%s' as %llu: %d turns, %d tokens", c->args.state,
+                 (unsigned long long)c->parked.most, (int)c->conversation.n, (int)c->n_read);
     return rc;
 }
 

@@ -146,10 +146,12 @@ static int open_base(struct cli_chat *c, bool with_document)
     c->job.keep.was_read = reads && c->of_file;
     c->job.no_profiles = c->args.store;
     int rc = app_job_prepare(&c->job);
-    if (rc == APP_OK)
-        rc = reads && c->of_file      ? take_session(c, c->job.tokens, c->job.n_context)
-             : reads && c->args.store ? open_kept(c)
-                                      : open_new(c, reads);
+    if (rc == APP_OK && reads && c->of_file)
+        rc = take_session(c, c->job.tokens, c->job.n_context);
+    else if (rc == APP_OK && reads && c->args.store)
+        rc = open_kept(c);
+    else if (rc == APP_OK)
+        rc = open_new(c, reads);
     c->job.progress = (struct app_progress){0}; /* turns have one of their own */
     c->n_since = 0;
     if (rc != APP_OK || !reads || (!c->of_file && !c->args.store))

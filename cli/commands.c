@@ -65,7 +65,8 @@ const struct app_command cli_commands[] = {
     {.name = "chat",
      .first = "model file cache budget ratio context system n help",
      .about = "Chats with a model, with or without a document; the cache is compressed after every turn.",
-     .usage = "[-m MODEL] [-f DOC | -c DOC.wkv | --resume FILE.wkv] [--policy RECIPE] [SIZE] [--context "
+     .usage = "[-m MODEL] [-f DOC | -c DOC.wkv | --resume FILE.wkv | --state DIR] [--policy RECIPE] [SIZE] "
+              "[--context "
               "N|endless]\n"
               "                   [options]",
      .notes =

@@ -8,6 +8,7 @@
 #include "app/models.h"
 #include "app/names.h"
 #include "app/process.h"
+#include "app/values.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/on_devices.h"
@@ -142,13 +143,13 @@ struct addition {
 static int check_addition(const struct app_args *a)
 {
     const char *size = app_keep_size_option(a);
-    const char *given = a->policy    ? "--policy"
-                        : size       ? size
-                        : a->system  ? "--system"
-                        : a->chat    ? "--chat"
-                        : a->raw     ? "--raw"
-                        : a->special ? "--special"
-                                     : cli_stored_option(a);
+    const char *given = app_first_given((const struct app_given[]){{a->policy, "--policy"},
+                                                                   {size, size},
+                                                                   {a->system, "--system"},
+                                                                   {a->chat, "--chat"},
+                                                                   {a->raw, "--raw"},
+                                                                   {a->special, "--special"},
+                                                                   {true, cli_stored_option(a)}});
     if (!given)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,

@@ -12,10 +12,12 @@
 
 static int make_path(struct app_text *path, const struct cli_args *args)
 {
-    const bool good =
-        args->document
-            ? app_text_put(path, "/winnow/page?document=") && cli_server_escape(path, args->document)
-            : app_text_put(path, "/winnow/page?slot=%d", args->of_slot == APP_UNSET ? 0 : (int)args->of_slot);
+    bool good;
+    if (args->document)
+        good = app_text_put(path, "/winnow/page?document=") && cli_server_escape(path, args->document);
+    else
+        good =
+            app_text_put(path, "/winnow/page?slot=%d", args->of_slot == APP_UNSET ? 0 : (int)args->of_slot);
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 

@@ -93,7 +93,11 @@ static void print_models(const json_t *models)
     json_t *m;
     json_array_foreach(models, i, m)
     {
-        const char *state = !is(m, "present") ? "absent" : !is(m, "opens") ? "does not open" : "opens";
+        const char *state = "opens";
+        if (!is(m, "present"))
+            state = "absent";
+        else if (!is(m, "opens"))
+            state = "does not open";
         fputs(i ? "          " : "models    ", stdout);
         put_name(text_of(m, "name"), 20);
         printf(" %-14s", state);

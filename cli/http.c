@@ -21,9 +21,16 @@ int cli_server_parse(struct cli_server *s, const char *url)
     static const char scheme[] = "http://";
     *s = (struct cli_server){.port = "80"};
     const char *at = strncmp(url, scheme, sizeof scheme - 1) == 0 ? url + sizeof scheme - 1 : NULL;
-    const char *bracket = at && *at == '[' ? strchr(at, ']') : NULL;
-    const size_t n_host = !at ? 0 : bracket ? (size_t)(bracket - at) - 1 : strcspn(at, ":/?#@ \t\r\n");
-    const char *host = bracket ? at + 1 : at, *rest = !at ? "" : bracket ? bracket + 1 : at + n_host;
+    const char *bracket = at && *at == '[' ? strchr(at, ']') : NULL, *host = at, *rest = "";
+    size_t n_host = 0;
+    if (bracket) { /* an address of IPv6 */
+        host = at + 1;
+        n_host = (size_t)(bracket - host);
+        rest = bracket + 1;
+    } else if (at) {
+        n_host = strcspn(at, ":/?#@ \t\r\n");
+        rest = at + n_host;
+    }
     const size_t n_port = *rest == ':' ? strspn(rest + 1, "0123456789") : 0;
     const char *prefix = rest + (*rest == ':' ? n_port + 1 : 0);
     size_t n_prefix = strlen(prefix);
@@ -170,13 +177,15 @@ int cli_server_refused(int status, const struct app_text *body)
 {
     json_t *o = body->s ? json_loadb(body->s, body->len, 0, NULL) : NULL;
     const char *why = json_string_value(json_object_get(json_object_get(o, "error"), "message"));
-    const int rc =
-        status == 401 ? app_fail(APP_BAD_INPUT, "the server asks for a key; give it with --api-key")
-        : status == 404
-            ? app_fail(APP_BAD_INPUT, "the server has no such page; is it `winnow serve`, and this "
-                                      "version of it?")
-            : app_fail(status < 500 ? APP_BAD_INPUT : APP_FAILED, "the server says: %s",
-                       why ? why : "nothing that can be read");
+    int rc;
+    if (status == 401)
+        rc = app_fail(APP_BAD_INPUT, "the server asks for a key; give it with --api-key");
+    else if (status == 404)
+        rc = app_fail(APP_BAD_INPUT,
+                      "the server has no such page; is it `winnow serve`, and this version of it?");
+    else
+        rc = app_fail(status < 500 ? APP_BAD_INPUT : APP_FAILED, "the server says: %s",
+                      why ? why : "nothing that can be read");
     json_decref(o);
     return rc;
 }

@@ -348,11 +348,12 @@ static int check_answer(const struct cli_args *args)
     bool stored = false;
     if (!args->answer)
         return APP_OK;
-    if (!*args->answer || args->compare || !args->app.model)
-        return app_fail(APP_BAD_INPUT, "%s",
-                        !*args->answer  ? "--answer has no question"
-                        : args->compare ? "--answer shows one document; leave out --compare"
-                                        : "--answer needs the model; name it with -m");
+    if (!*args->answer)
+        return app_fail(APP_BAD_INPUT, "--answer has no question");
+    if (args->compare)
+        return app_fail(APP_BAD_INPUT, "--answer shows one document; leave out --compare");
+    if (!args->app.model)
+        return app_fail(APP_BAD_INPUT, "--answer needs the model; name it with -m");
     const int rc = cli_stored_is(&stored, args->app.rest[0]);
     return rc != APP_OK || stored ? rc
                                   : app_fail(APP_BAD_INPUT, "'%s' is no stored document, which --answer asks",

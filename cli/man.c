@@ -69,11 +69,10 @@ static void put_name(FILE *f, const char *name)
 static void begin(FILE *f, const struct app_command *command, const char *about)
 {
     fputs(".TH WINNOW", f);
-    for (const char *p = command ? command->name : ""; *p; p++)
-        fprintf(f, "%s%c", p == command->name ? "\\-" : "",
-                *p == ' '                ? '-'
-                : *p >= 'a' && *p <= 'z' ? *p - 32
-                                         : *p);
+    for (const char *p = command ? command->name : ""; *p; p++) {
+        const int upper = *p >= 'a' && *p <= 'z' ? *p - 32 : *p;
+        fprintf(f, "%s%c", p == command->name ? "\\-" : "", *p == ' ' ? '-' : upper);
+    }
     fprintf(f, " 1 \"\" \"winnow %s\" \"winnow\"\n.SH NAME\nwinnow", wnw_version());
     if (command) {
         fputs("\\-", f);

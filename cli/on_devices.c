@@ -156,11 +156,12 @@ static int read_chunks(struct cli_on_devices *d, struct app_job *job, int32_t n)
                                                 &job->keep.size, wnw_prompt_parts_of(job->prompt).n_prefix);
     app_progress_end(&job->progress);
     job->prefill_ms = app_now_ms() - start;
-    if (status == WNW_OK)
-        cli_on_devices_measure(d, job);
-    return status == WNW_E_UNSUPPORTED ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
-           : status == WNW_OK          ? APP_OK
-                                       : app_fail_status(status);
+    if (status == WNW_E_UNSUPPORTED)
+        return app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    cli_on_devices_measure(d, job);
+    return APP_OK;
 }
 
 int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n)
@@ -202,9 +203,9 @@ int cli_on_devices_plan(const struct cli_on_devices *d, const struct app_job *jo
     free(room);
     free(n);
     free(positions);
-    return no_memory          ? app_fail(APP_FAILED, "out of memory for a keep-plan")
-           : status == WNW_OK ? APP_OK
-                              : app_fail_status(status);
+    if (no_memory)
+        return app_fail(APP_FAILED, "out of memory for a keep-plan");
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
 void cli_on_devices_end(struct cli_on_devices *d)

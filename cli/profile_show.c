@@ -304,9 +304,10 @@ int cli_profile_show(const struct app_args *app)
     const int status = wnw_profile_open(&p, app->rest[0]);
     wnw_set_log(NULL, NULL);
     /* A file that is not there is the user's mistake here. */
-    rc = status == WNW_OK     ? show(args, p, &inputs)
-         : status == WNW_E_IO ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
-                              : app_fail_status(status);
+    if (status == WNW_OK)
+        rc = show(args, p, &inputs);
+    else
+        rc = status == WNW_E_IO ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error()) : app_fail_status(status);
     if (rc == APP_OK && warnings.s)
         app_note("%s", warnings.s);
     free(warnings.s);

@@ -13,7 +13,7 @@
 static int read_prompt(struct app_job *job, struct cli_store_use *use)
 {
     const int32_t n_first = app_job_n_compressed(job);
-    const int rc = use->store ? cli_store_use_read(use, job) : app_job_read_first(job, n_first);
+    const int rc = use->folder ? cli_store_use_read(use, job) : app_job_read_first(job, n_first);
     if (rc != APP_OK || n_first == job->n_tokens)
         return rc;
     return app_job_read(job, n_first, job->n_tokens, NULL, NULL);

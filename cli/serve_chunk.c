@@ -5,6 +5,7 @@
 #include "app/chunks.h"
 #include "app/console.h"
 #include "app/keep.h"
+#include "winnow_bridge.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -47,8 +48,8 @@ int cli_serve_chunk(char out[CLI_SERVE_CHUNK], const struct cli_args *args, cons
     if (rc == APP_OK && rules.phase == WNW_PHASE_LAYER)
         rc = app_fail(APP_BAD_INPUT, "--evict layer: a server compresses at a prompt's end or in chunks; use "
                                      "end, chunk or chunk:C");
-    if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK && rules.chunk != 0 && rules.chunk < APP_CHUNK_LEAST)
-        rc = app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when, APP_CHUNK_LEAST);
+    if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK && rules.chunk != 0 && rules.chunk < WNW_BRIDGE_LEAST_NEW)
+        rc = app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when, WNW_BRIDGE_LEAST_NEW);
     if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK)
         rc = check_recipe(args, recipe, &rules);
     int32_t chunk = 0;

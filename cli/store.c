@@ -5,6 +5,7 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "cli/commands.h"
+#include "cli/parked.h"
 #include "winnow_store.h"
 
 #include <jansson.h>
@@ -21,6 +22,11 @@ static int check_folder(const struct app_args *args)
 {
     if (args->n_rest < 1)
         return app_fail(APP_BAD_INPUT, "which folder? Name one that `winnow run --store` keeps documents in");
+    if (cli_parked_is(args->rest[0]))
+        return app_fail(
+            APP_BAD_INPUT,
+            "'%s' is a server's folder: `winnow chat --state %s --resume list` lists what is parked",
+            args->rest[0], args->rest[0]);
     return wnw_store_is(args->rest[0])
                ? APP_OK
                : app_fail(APP_BAD_INPUT, "'%s' is no folder that documents are kept in", args->rest[0]);

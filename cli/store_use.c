@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/files.h"
+#include "app/values.h"
 #include "cli/stored.h"
 #include "winnow_method.h"
 
@@ -23,17 +24,22 @@ int cli_store_use_check(const struct cli_args *args)
         return app_fail(APP_BAD_INPUT, "--store-exact and --store-any exclude each other; give one of them");
     if (!args->store)
         return APP_OK;
+    if (cli_parked_is(args->store) && args->store_limit != APP_UNSET)
+        return app_fail(APP_BAD_INPUT,
+                        "'%s' is a server's folder, which --park-disk bounds; leave out --store-limit",
+                        args->store);
+    if (args->api_key_file && !cli_parked_is(args->store))
+        return app_fail(APP_BAD_INPUT, "'%s' is no server's folder; leave out --api-key-file", args->store);
     if (!a->context_only || a->tokens)
         return app_fail(
             APP_BAD_INPUT,
             "--store keeps documents as they are before a question; give one with -f and --context-only");
-    if (a->evict_every || a->mask_heads || a->kv_peak > 0 || a->chunk_slack > 0)
-        return app_fail(APP_BAD_INPUT, "--store does not go with %s",
-                        a->evict_every   ? "--evict-every"
-                        : a->mask_heads  ? "--mask-heads"
-                        : a->kv_peak > 0 ? "--kv-peak"
-                                         : "--chunk-slack");
-    return APP_OK;
+    const char *refused = app_first_given((const struct app_given[]){{a->evict_every, "--evict-every"},
+                                                                     {a->mask_heads, "--mask-heads"},
+                                                                     {a->kv_peak > 0, "--kv-peak"},
+                                                                     {a->chunk_slack > 0, "--chunk-slack"},
+                                                                     {false, NULL}});
+    return refused ? app_fail(APP_BAD_INPUT, "--store does not go with %s", refused) : APP_OK;
 }
 
 static wnw_store_key key_of(const struct app_job *job, const wnw_session_params *how)
@@ -65,9 +71,37 @@ static int use_stored(struct cli_store_use *use, struct app_job *job)
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 
-int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const struct cli_args *args)
+/* Finds the parked prompt that has the most of the document. */
+static int find_parked(struct cli_store_use *use, const struct app_job *job, const wnw_session_params *how,
+                       const struct cli_args *args)
+{
+    int rc = cli_parked_open(&use->parked, args->store, job->model, args->api_key_file);
+    if (rc == APP_OK)
+        rc = cli_parked_beginning(&use->st, &use->parked, how, &job->keep.run, job->tokens, job->n_context);
+    (void)wnw_stored_tokens(use->st, &use->n_have);
+    if (rc == APP_OK && use->exact && use->n_have < job->n_context) {
+        wnw_stored_free(use->st);
+        use->st = NULL;
+        use->n_have = 0;
+    }
+    return rc;
+}
+
+static int find(struct cli_store_use *use, const struct app_job *job, const wnw_session_params *how,
+                const struct cli_args *args)
 {
     const uint64_t limit = args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit;
+    const wnw_store_key key = key_of(job, how);
+    int status = wnw_store_open(&use->store, args->store, limit);
+    if (status != WNW_OK)
+        return app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());
+    status = wnw_store_find(&use->st, use->store, &key, use->exact);
+    (void)wnw_stored_tokens(use->st, &use->n_have);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const struct cli_args *args)
+{
     job->no_profiles = true;
     int rc = app_job_prepare(job);
     if (rc != APP_OK)
@@ -76,33 +110,52 @@ int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const st
     if (wnw_policy_needs(job->keep.policy).flags & WNW_NEED_PROFILE)
         return app_fail(APP_BAD_INPUT, "--store does not go with policies that read calibration results");
     job->keep.run.profile = NULL; /* one that was found and is not needed decides nothing */
-    const wnw_store_key key = key_of(job, &how);
     use->folder = args->store;
-    int status = wnw_store_open(&use->store, args->store, limit);
-    if (status != WNW_OK)
-        return app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());
+    use->parks = cli_parked_is(args->store);
     use->exact = args->store_exact || (!args->store_any && !wnw_store_continues(&job->keep.run));
-    status = wnw_store_find(&use->st, use->store, &key, use->exact);
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    (void)wnw_stored_tokens(use->st, &use->n_have);
+    rc = use->parks ? find_parked(use, job, &how, args) : find(use, job, &how, args);
+    if (rc != APP_OK)
+        return rc;
     job->store.used = true;
     job->store.exact = use->exact;
     job->store.n_tokens = use->n_have;
     return use->st ? use_stored(use, job) : app_job_session(job);
 }
 
+/* How the document was laid out. */
+static wnw_prompt_params text_of(const struct app_job *job)
+{
+    return (wnw_prompt_params){WNW_INIT(wnw_prompt_params),
+                               .document = job->document,
+                               .system = job->system,
+                               .chat = job->args->chat,
+                               .raw = job->args->raw,
+                               .special = job->args->special,
+                               .now = job->now};
+}
+
+static int write_parked(const char *path, void *user)
+{
+    const struct app_job *job = user;
+    const wnw_prompt_params text = text_of(job);
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    const int status = wnw_session_store(job->session, path, &params);
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
+static int add_parked(struct cli_store_use *use, struct app_job *job)
+{
+    const int rc = cli_parked_add(&use->parked, write_parked, job, NULL, false);
+    if (rc != APP_OK && !use->required)
+        app_note("warning: the document was not parked");
+    return use->required ? rc : APP_OK;
+}
+
 static int add(const struct cli_store_use *use, const struct app_job *job)
 {
     const wnw_session_params how = session_params(job);
     const wnw_store_key key = key_of(job, &how);
-    const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
-                                    .document = job->document,
-                                    .system = job->system,
-                                    .chat = job->args->chat,
-                                    .raw = job->args->raw,
-                                    .special = job->args->special,
-                                    .now = job->now};
+    const wnw_prompt_params text = text_of(job);
     const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
     const int status = wnw_store_add(use->store, &key, job->session, &params);
     if (status != WNW_OK && use->required)
@@ -124,13 +177,19 @@ int cli_store_use_read(struct cli_store_use *use, struct app_job *job)
                  use->n_have < job->n_context && !wnw_store_continues(&job->keep.run)
                      ? "; what is kept of them was chosen without the others"
                      : "");
-    return use->n_have < job->n_context ? add(use, job) : APP_OK;
+    if (use->n_have == job->n_context)
+        return APP_OK;
+    return use->parks ? add_parked(use, job) : add(use, job);
 }
 
 int cli_store_use_find(wnw_stored **st, struct cli_store_use *use, const struct app_job *job)
 {
     const wnw_session_params how = session_params(job);
     const wnw_store_key key = key_of(job, &how);
+    const wnw_prompt_params text = text_of(job);
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
+    if (use->parks)
+        return cli_parked_store(st, &use->parked, job->session, &params);
     const int status = wnw_store_find(st, use->store, &key, true);
     if (status != WNW_OK)
         return app_fail_status(status);
@@ -143,5 +202,6 @@ void cli_store_use_end(struct cli_store_use *use)
 {
     wnw_stored_free(use->st);
     wnw_store_close(use->store);
+    cli_parked_close(&use->parked);
     *use = (struct cli_store_use){0};
 }

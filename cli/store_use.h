@@ -5,12 +5,15 @@
 
 #include "app/job.h"
 #include "cli/args.h"
+#include "cli/parked.h"
 #include "winnow_store.h"
 
 /* Starts as {0}. */
 struct cli_store_use {
     const char *folder; /* borrowed */
     wnw_store *store;
+    struct cli_parked parked; /* in place of the store, where the folder is a server's */
+    bool parks;
     wnw_stored *st; /* the file that was found; NULL = none */
     int32_t n_have; /* tokens of the document that it has read */
     bool exact;     /* only a file with all tokens of the document was looked for */

@@ -7,7 +7,17 @@
 #include "winnow_bridge.h"
 #include "winnow_tools.h"
 
+#include <malloc.h>
 #include <stdio.h>
+
+enum { OWN_PAGES = 64 << 10 };
+
+/* Programs free keys and values in parts of this size and more. Each is mapped by itself, so that its memory goes back. */
+static void give_memory_back(void)
+{
+    mallopt(M_MMAP_THRESHOLD, OWN_PAGES);
+    mallopt(M_TRIM_THRESHOLD, 2 * OWN_PAGES);
+}
 
 int cli_worker(const struct app_args *app)
 {
@@ -26,6 +36,7 @@ int cli_worker(const struct app_args *app)
             "here; if all of them are trusted, pass --i-trust-this-network",
             address);
     const int32_t threads = app->threads > 0 ? (int32_t)app->threads : wnw_usable_cores();
+    give_memory_back();
     setvbuf(stdout, NULL, _IOLBF, 0); /* who reads a log sees who connects */
     const int rc = wnw_bridge_worker(address, args->device, threads);
     return app_fail(rc == WNW_E_ARG ? APP_BAD_INPUT : APP_FAILED, "%s", wnw_last_error());

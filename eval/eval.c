@@ -175,9 +175,11 @@ static int run(struct eval_args *args, const struct eval_suite *suite)
     static const struct eval_run_report report = {.check = check_report, .write = write_report};
     char *folder = args->app.out ? NULL : folder_now(args->app.model);
     args->app.out = folder ? folder : args->app.out;
-    const int rc = !args->app.out             ? eval_no_memory("the folder's name")
-                   : suite && suite->perturbs ? perturb_run(args, suite)
-                                              : eval_run_tasks(args, suite, &report);
+    int rc;
+    if (!args->app.out)
+        rc = eval_no_memory("the folder's name");
+    else
+        rc = suite && suite->perturbs ? perturb_run(args, suite) : eval_run_tasks(args, suite, &report);
     free(folder);
     return rc;
 }

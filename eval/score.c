@@ -29,9 +29,9 @@ static int unknown_metric(const char *name)
         good = good && app_text_add(&all, ", ", i > 0 ? 2 : 0) &&
                app_text_add_utf8(&all, m->name, strlen(m->name));
     const char *near = eval_metric_nearest(name);
-    const int rc =
-        near ? app_fail(APP_BAD_INPUT, "unknown metric '%s'; did you mean %s?", name, near)
-             : app_fail(APP_BAD_INPUT, "unknown metric '%s'; there are: %s", name, good ? all.s : "");
+    const char *listed = good ? all.s : "";
+    const int rc = near ? app_fail(APP_BAD_INPUT, "unknown metric '%s'; did you mean %s?", name, near)
+                        : app_fail(APP_BAD_INPUT, "unknown metric '%s'; there are: %s", name, listed);
     free(all.s);
     return rc;
 }

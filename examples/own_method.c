@@ -242,7 +242,7 @@ int main(int argc, char **argv)
     wnw_registry *registry = NULL;
     struct prompt prompt = {.whole = NULL};
     char *text = argc > 2 ? read_text(argv[2]) : make_text();
-    const char *question = argc > 3 ? argv[3] : argc > 2 ? "What is this text about?" : NULL;
+    const char *usual = argc > 2 ? "What is this text about?" : NULL, *question = argc > 3 ? argv[3] : usual;
     if (!text) {
         fprintf(stderr, "own_method: cannot read %s\n", argc > 2 ? argv[2] : "the made-up text");
         return 2;

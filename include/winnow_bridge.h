@@ -107,11 +107,14 @@ WNW_API int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream,
 WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, const int32_t *cells,
                             int32_t n);
 
+/* New tokens of a prompt that make a sequence be compressed, and the fewest of a chunk. */
+enum { WNW_BRIDGE_LEAST_NEW = 128 };
+
 /* Sets what is kept of sequences: a recipe, as for wnw_policy_parse or wnw_automatic_is, and a size (NULL = the recipe's own).
  * With an automatic recipe the policy is chosen for each sequence when it is compressed, by its length and the profiles that were
  * set. Call this before the prompt is read, because queries are recorded from this call on. by_itself: a sequence is compressed
  * when its prompt has ended. It has ended if two batches in a row bring one token of the sequence each; the compression comes
- * before the second one. Sequences with fewer than 128 new tokens since the last compression are left alone. recipe = NULL removes
+ * before the second one. Sequences with fewer than WNW_BRIDGE_LEAST_NEW new tokens are left alone. recipe = NULL removes
  * the policy. The environment (docs/use/llama-cpp.md) sets such a policy for every new context. E_UNSUPPORTED: the policy needs an
  * observation that is not made here. E_MISMATCH: it needs a profile of a kind that was not set. */
 WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size,
@@ -133,7 +136,7 @@ WNW_API int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list);
 
 /* Policies that are set from then on with by_itself compress a sequence while its prompt is read, too: before a batch, if n tokens or more
  * were read since the last compression. So its cache has at most what is kept, and n tokens and a batch more. n = 0: only prompts that have
- * ended are compressed. E_RANGE: n is neither 0 nor at least 128. A policy that needs the whole prompt is then refused (E_UNSUPPORTED). */
+ * ended are compressed. E_RANGE: n is neither 0 nor at least WNW_BRIDGE_LEAST_NEW. A policy that needs the whole prompt is then refused (E_UNSUPPORTED). */
 WNW_API int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n);
 
 struct wnw_part;
@@ -150,6 +153,9 @@ WNW_API int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile 
 /* The same on a device of that name: one around another device, WINNOW0, has less than WINNOW. E_ARG: there is no such device. */
 WNW_API int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy,
                                        const wnw_profile *profile);
+
+/* E_BACKEND, with a sentence that names its address, if a worker that a device is on is lost. Graphs on it fail. Any thread. */
+WNW_API int wnw_bridge_check_workers(void);
 
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are distinguished by the
  * cells that their rows see. So sequences that share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED,

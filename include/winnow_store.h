@@ -145,7 +145,7 @@ WNW_API int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_ru
 WNW_API int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n);
 
 /* The other way: fills a session that has read nothing with the state of a sequence of libllama. It is one that llama_state_seq_get_data has
- * written, of the libllama that winnow is built for; tokens[n_tokens] are all that the sequence has read. Entries whose bits are all set are dropped. The session is then as if it had read
+ * written, of the libllama that winnow is built for; tokens[n_tokens] are all that the sequence has read. Entries whose bits are all set are dropped; where none is, the session can be rewound. It is then as if it had read
  * the tokens, without logits and observations; its rules (wnw_session_begin) count them as a prompt that was compressed. The session's cache
  * must have the type of libllama's. E_ARG: the session has read something. E_FORMAT: no state of such a sequence of this model. E_UNSUPPORTED: a
  * tail, another rotation, or recurrent layers. E_FULL, E_NOMEM. After a failure the session can only be reset or freed. */

@@ -5,6 +5,7 @@
 #include "app/files.h"
 #include "app/json.h"
 #include "app/output.h"
+#include "app/values.h"
 #include "eval/args.h"
 #include "eval/base/grow.h"
 #include "eval/base/jsonl.h"
@@ -207,11 +208,11 @@ static int write_forms(const struct folder *f, const struct eval_args *args, con
 
 static int check_options(const struct eval_args *a)
 {
-    const char *const other = a->compare      ? "compare"
-                              : a->fail_if    ? "fail-if"
-                              : a->niah_score ? "niah-score"
-                              : a->no_gate    ? "no-gate"
-                                              : NULL;
+    const char *const other = app_first_given((const struct app_given[]){{a->compare, "compare"},
+                                                                         {a->fail_if, "fail-if"},
+                                                                         {a->niah_score, "niah-score"},
+                                                                         {a->no_gate, "no-gate"},
+                                                                         {false, NULL}});
     return other ? app_fail(APP_BAD_INPUT, "a perturbation study asks no questions; leave out --%s", other)
                  : APP_OK;
 }

@@ -93,7 +93,7 @@ ROOMS = {
 }
 # Headers that one room, or one file, of a program may include: what a study measures is no part of the public interface, and what a
 # server reads is the server's.
-SEAMS = {"perturb/": ["study/perturb.h"], "python/": ["cli/program.h"], "cli/export.c": ["serve/park_folder.h", "serve/slot_file.h"]}
+SEAMS = {"perturb/": ["study/perturb.h"], "python/": ["cli/program.h"], "cli/slot_of": ["serve/park_folder.h", "serve/slot_file.h"]}
 DOORS = ["eval/args.h", "eval/commands.h"]
 BESIDE = {"perturb": "eval"}  # folder: the program whose room it is
 

@@ -2,27 +2,35 @@
 # SPDX-License-Identifier: MIT
 """Measures servers on devices of ggml in one run:
 
-    scripts/devices_bench.py -m MODEL.gguf [--length 2048] [--answer 32] [--keep 0.125] [--rounds 3]
+    scripts/devices_bench.py -m MODEL.gguf [--length 2048] [--answer 16] [--keep 0.125] [--rounds 3] [--turns 4] [--servers NAME,...] [--csv FILE]
 
-    cpu        llama.cpp's server on the CPU;
-    wrapped    winnow serve --devices cpu, everything kept;
-    rpc        llama.cpp's server with two RPC devices over the loopback interface;
-    relay      winnow serve around two such devices, over its relay, everything kept;
-    kept       the same with a part kept;
+    cpu        llama.cpp's server on the CPU, with weights as the file has them, as devices get them;
+    around     the same server with winnow's device around the CPU, without a policy: what its graphs cost as long as nothing is dropped;
+    wrapped    winnow serve --devices cpu, everything kept, with what policies of requests need;
+    rpc        llama.cpp's server with two workers over the loopback interface;
+    relay      winnow serve with two workers, over its relay, everything kept;
+    kept       the same with a part kept.
 
-All servers run at once, with one thread and workers of their own. They are asked in turn, so that other work of the machine affects all of them.
-Each round has a prompt of its own. The script prints medians over rounds as CSV. Ratios are of each round: `wrapped` to `cpu`, the others to `rpc`.
+All servers run at once, with one thread and workers of their own. Each round has a prompt of its own. All servers read it, and then answer it
+in turns: each turn goes on where the one before ended. So other work of the machine affects all servers. Ratios are of each turn,
+or of the reading in each round, to the servers that the columns name. A node's MiB are the keys and values of its layers, and all the memory of a
+worker's process, after the last answer. The build needs `make server`.
 """
 import argparse
 import os
 import statistics
+import subprocess
 import sys
+
+import tables
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
 from llama_server import Server, Worker, ids  # noqa: E402
 
-BESIDE = {"wrapped": "cpu", "relay": "rpc", "kept": "rpc"}
+NAMES = ["cpu", "around", "wrapped", "rpc", "relay", "kept"]
+BESIDE = {"around": ["cpu"], "wrapped": ["cpu"], "rpc": ["cpu"], "relay": ["wrapped", "rpc"], "kept": ["wrapped", "rpc"]}
+COLUMNS = ["server", "beside", "ms of a token", "ratio", "lowest", "highest", "ms of a prompt's token", "ratio of reading", "KV MiB of a node", "MiB of a worker"]
 
 
 def arguments():
@@ -30,61 +38,108 @@ def arguments():
     p.add_argument("-m", "--model", required=True)
     p.add_argument("--build", default=os.path.join(here, "..", "build"))
     p.add_argument("--length", type=int, default=2048)
-    p.add_argument("--answer", type=int, default=32)
+    p.add_argument("--answer", type=int, default=16, help="tokens of a turn")
     p.add_argument("--keep", type=float, default=0.125)
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--turns", type=int, default=4)
+    p.add_argument("--servers", type=lambda x: x.split(","), default=NAMES, help="those of the list above; all without it")
+    p.add_argument("--csv", help="writes the table to this file, too")
     return p.parse_args()
 
 
 def worker(a, workers):
-    """The address of a new worker with ggml's kernels."""
+    """A new worker with ggml's kernels."""
     workers.append(Worker(f"{a.build}/winnow"))
     if not workers[-1].started:
         sys.exit("a worker did not start")
-    return f"127.0.0.1:{workers[-1].port}"
+    return workers[-1]
 
 
-def start(a, servers, workers):
-    context = a.length + a.answer + 64
+def start(a, servers, helpers):
+    """Starts all servers, each with two workers where it has some."""
+    context = str(a.length + a.turns * (a.answer + 1) + 64)
     rest = ["-t", "1"]
-    plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", str(context), "-np", "1", "-b", "512", "--cache-ram", "0", "--fit", "off", "--host", "127.0.0.1", "--port", "0", *rest]
-    ours = [f"{a.build}/winnow", "serve", "-m", a.model, "--port", "0", "--slots", "1", "--context", str(context)]
+    plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", context, "-np", "1", "-b", "512", "--cache-ram", "0", "--fit", "off", "--no-repack", "--host", "127.0.0.1", "--port", "0", *rest]
+    ours = [f"{a.build}/winnow", "serve", "-m", a.model, "--port", "0", "--slots", "1", "--context", context]
+    for name in [x for x in a.servers if x in ("rpc", "relay", "kept")]:
+        helpers[name] = []
+        for _ in range(2):
+            worker(a, helpers[name])
+    pair = {name: ",".join(w.name for w in helpers.get(name, [])) for name in NAMES}
+    backend = subprocess.run([f"{a.build}/winnow", "backend", "--path"], capture_output=True, text=True, check=True).stdout.strip()
 
-    def pair(before=""):
-        return ",".join(before + worker(a, workers) for _ in range(2))
+    made = {
+        "cpu": ([*plain, "-ngl", "0"], None),
+        "around": ([*plain, "-dev", "WINNOW0", "-ngl", "99"], {"GGML_BACKEND_PATH": backend, "WINNOW_DEVICES": "CPU"}),
+        "wrapped": ([*ours, "--policy", "full", "--devices", "cpu", "--", *rest], None),
+        "rpc": ([*plain, "--rpc", pair["rpc"].replace("rpc:", ""), "-dev", "RPC0,RPC1", "-ngl", "99", "-ts", "1,1"], None),
+        "relay": ([*ours, "--policy", "full", "--devices", pair["relay"], "--", *rest], None),
+        "kept": ([*ours, "--ratio", str(1 - a.keep), "--devices", pair["kept"], "--", *rest], None),
+    }
+    for name in a.servers:
+        servers[name] = Server(*made[name])
 
-    servers["cpu"] = Server([*plain, "-ngl", "0"])
-    servers["wrapped"] = Server([*ours, "--policy", "full", "--devices", "cpu", "--", *rest])
-    servers["rpc"] = Server([*plain, "--rpc", pair(), "-dev", "RPC0,RPC1", "-ngl", "99", "-ts", "1,1"])
-    servers["relay"] = Server([*ours, "--policy", "full", "--devices", pair("rpc:"), "--", *rest])
-    servers["kept"] = Server([*ours, "--ratio", str(1 - a.keep), "--devices", pair("rpc:"), "--", *rest])
+
+def in_turn(servers, k):
+    """The servers' names; another one is first each time."""
+    names = list(servers)
+    return names[k % len(names):] + names[:k % len(names)]
+
+
+def measure(a, servers, read, decoded):
+    """One list of times of each server: of reading in each round, and of decoding in each turn."""
+    n_vocab = next(iter(servers.values())).ask("/v1/models").json["data"][0]["meta"]["n_vocab"]
+    for r in range(a.rounds):
+        prompts = dict.fromkeys(servers, ids(a.length, 100 + r, n_vocab // 10, n_vocab // 2))
+        for turn in range(a.turns + 1):
+            for name in in_turn(servers, r + turn):
+                answer = servers[name].complete(prompts[name], a.answer if turn else 1)
+                t = answer["timings"]
+                new = a.length if turn == 0 else 1
+                if t["prompt_n"] != new:
+                    sys.exit(f"{name} read {t['prompt_n']} tokens, and {new} are new")
+                prompts[name] = prompts[name] + answer["tokens"]
+                if turn == 0:
+                    read[name].append(t["prompt_per_token_ms"])
+                else:
+                    decoded[name].append(t["predicted_per_token_ms"])
+        print(f"round {r + 1} of {a.rounds}", file=sys.stderr, flush=True)
+
+
+def mib_of_process(process):
+    """Memory of a process that no file backs."""
+    with open(f"/proc/{process.pid}/status", encoding="utf-8") as f:
+        return sum(int(line.split()[1]) for line in f if line.startswith("RssAnon")) / 1024
+
+
+def row(name, beside, read, decoded, servers, helpers):
+    ratios = [x / y for x, y in zip(decoded[name], decoded[beside])] if beside else []
+    reading = [x / y for x, y in zip(read[name], read[beside])] if beside else []
+    nodes = len(helpers.get(name, [])) or 1
+    ours = name in ("wrapped", "relay", "kept")
+    values = [name, beside, f"{statistics.median(decoded[name]):.2f}"]
+    values += [f"{f(ratios):.3f}" if beside else "" for f in (statistics.median, min, max)]
+    values += [f"{statistics.median(read[name]):.2f}", f"{statistics.median(reading):.3f}" if beside else ""]
+    values += [f"{sum(slot['bytes'] for slot in servers[name].ask('/winnow/kv').json['slots']) / nodes / 2 ** 20:.2f}" if ours else ""]
+    values += [f"{sum(mib_of_process(w.process) for w in helpers[name]) / nodes:.1f}" if name in helpers else ""]
+    return dict(zip(COLUMNS, values))
 
 
 def main():
     a = arguments()
-    servers, workers, got = {}, [], {}
+    servers, helpers = {}, {}
     try:
-        start(a, servers, workers)
-        for r in range(a.rounds):
-            prompt = ids(a.length, 100 + r, 100, 20000)
-            names = list(servers)[r % len(servers):] + list(servers)[:r % len(servers)]
-            for name in names:
-                t = servers[name].complete(prompt, a.answer, cache_prompt=False)["timings"]
-                if t["prompt_n"] != a.length:
-                    sys.exit(f"{name} read {t['prompt_n']} tokens of {a.length}")
-                got.setdefault(name, []).append((t["predicted_per_token_ms"], t["prompt_per_token_ms"]))
+        start(a, servers, helpers)
+        read, decoded = ({name: [] for name in servers} for _ in range(2))
+        measure(a, servers, read, decoded)
+        rows = [row(name, beside, read, decoded, servers, helpers) for name in servers for beside in [x for x in BESIDE.get(name, []) if x in servers] or [""]]
     finally:
         for s in servers.values():
             s.stop()
-        for w in workers:
-            w.end()
-    print("server,ms of a decoded token,ratio,lowest,highest,ms of a prompt's token,ratio of that,beside")
-    for name in servers:
-        row = [statistics.median(x[i] for x in got[name]) for i in range(2)]
-        beside = BESIDE.get(name)
-        ratios = [[x[i] / y[i] for x, y in zip(got[name], got[beside])] if beside else [] for i in range(2)]
-        decode = [f"{f(ratios[0]):.2f}" if beside else "" for f in (statistics.median, min, max)]
-        print(f"{name},{row[0]:.2f},{','.join(decode)},{row[1]:.2f},{f'{statistics.median(ratios[1]):.2f}' if beside else ''},{beside or ''}")
+        for two in helpers.values():
+            for w in two:
+                w.end()
+    tables.show(COLUMNS, rows, 22, a.csv)
 
 
 main()

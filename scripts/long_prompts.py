@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Reads prompts of several lengths in three ways, and draws time and memory: long_prompts.py --measure MODEL [WINNOW] | --draw
+"""Reads prompts of several lengths in three ways, and draws time and memory: long_prompts.py --measure MODEL [--winnow FILE] [--lengths N,...] | --draw
 
---measure writes records/speed/long-prompts.csv. The ways alternate for each length, so that other load on the machine affects all alike.
+--measure writes records/speed/long-prompts.csv; with --lengths it replaces the rows of those lengths alone. The ways alternate for each length, so that other load on the machine affects all alike.
 Seconds are CPU time of the process, with two threads. --draw writes docs/images/long-prompts.svg from that file.
 """
+import argparse
 import csv
 import html
 import json
@@ -18,7 +19,7 @@ from charts import COLOURS, svg
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD, PICTURE = ROOT / "records/speed/long-prompts.csv", ROOT / "docs/images/long-prompts.svg"
-LENGTHS = [2048, 4096, 8192, 16384]
+LENGTHS = [2048, 4096, 8192, 16384, 32000]  # the last leaves room in a context of 32,768
 WAYS = {  # what --policy and what follows it is
     "whole, everything kept": [],
     "whole, then a quarter kept": ["--policy", "keydiff-shares", "--ratio", "0.75"],
@@ -53,15 +54,23 @@ def tokens_of(winnow, model):
     return done.stdout.split()
 
 
-def measure(model, winnow):
+def rows_of_record():
+    with open(RECORD, newline="") as f:
+        next(f)
+        return list(csv.reader(f))[1:]
+
+
+def measure(model, winnow, lengths):
     text, rows = tokens_of(winnow, model), []
-    if len(text) < LENGTHS[-1]:
-        raise SystemExit(f"long_prompts.py: the text has {len(text)} tokens, and {LENGTHS[-1]} are wanted")
-    for n in LENGTHS:
+    if len(text) < max(lengths):
+        raise SystemExit(f"long_prompts.py: the text has {len(text)} tokens, and {max(lengths)} are wanted")
+    for n in lengths:
         for way, options in WAYS.items():
             used, most = read(winnow, model, text, n, options)
-            rows.append([n, way, f"{used:.1f}", f"{most:.1f}"])
+            rows.append([str(n), way, f"{used:.1f}", f"{most:.1f}"])
             print(*rows[-1], sep=",", flush=True)
+    if lengths != LENGTHS:
+        rows = sorted([row for row in rows_of_record() if int(row[0]) not in lengths] + rows, key=lambda row: int(row[0]))
     with open(RECORD, "w", newline="") as f:
         f.write(f"# scripts/long_prompts.py --measure {pathlib.Path(model).name}: winnow run --tokens FILE -n 1 -t 2, with "
                 + "; ".join(" ".join(options) or "nothing else" for options in WAYS.values()) + "\n")
@@ -83,7 +92,7 @@ def panel(left, points, of, title):
     for k in range(5):
         v = greatest * k / 4
         body.append(f'<line class="g" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{left - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>')
-    body += [f'<text class="s" x="{x(n):.1f}" y="{bottom + 18}" text-anchor="middle">{n // 1024}K</text>' for n in LENGTHS]
+    body += [f'<text class="s" x="{x(n):.1f}" y="{bottom + 18}" text-anchor="middle">{round(n / 1000) if n % 1024 else n // 1024}K</text>' for n in LENGTHS if n > 2048]
     for way, colour in zip(WAYS, COLOURS):
         line = [(x(int(row["tokens"])), y(float(row[of]))) for row in points if row["way"] == way]
         dash = ' stroke-dasharray="6 4"' if way == list(WAYS)[0] else ""
@@ -103,10 +112,16 @@ def draw():
 
 
 def main():
-    if sys.argv[1:2] == ["--measure"] and len(sys.argv) in (3, 4):
-        measure(sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else str(ROOT / "build/winnow"))
-    elif sys.argv[1:] != ["--draw"]:
-        raise SystemExit(__doc__)
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--measure", metavar="MODEL")
+    args.add_argument("--winnow", default=str(ROOT / "build/winnow"))
+    args.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=LENGTHS)
+    args.add_argument("--draw", action="store_true")
+    said = args.parse_args()
+    if said.measure:
+        measure(said.measure, said.winnow, said.lengths)
+    elif not said.draw:
+        args.error("--measure MODEL or --draw")
     draw()
 
 

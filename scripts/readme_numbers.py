@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The table of README's first page, from one run of one set-up.
+"""The tables of README: that of the first page, from one run of one set-up, and three lines of the replayed day (scripts/agent_day.py).
 
-    scripts/readme_numbers.py              writes the table into README.md, from records/readme.json
+    scripts/readme_numbers.py              writes the tables into README.md, from records/readme.json and records/speed/agent-day.csv
     scripts/readme_numbers.py --check      compares the two; exit code 1 if they differ
     scripts/readme_numbers.py --measure    makes the run, writes records/readme.json and the table
 
@@ -17,6 +17,7 @@ Speeds are medians over the texts; bytes of the cache are those of keys and valu
 number that was hidden.
 """
 import argparse
+import csv
 import datetime
 import json
 import os
@@ -32,6 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("WINNOW_CACHE") or pathlib.Path.home() / ".cache" / "winnow")
 README = ROOT / "README.md"
 RECORD = ROOT / "records" / "readme.json"
+DAY = ROOT / "records" / "speed" / "agent-day.csv"
+BEGIN_DAY, END_DAY = "<!-- BEGIN day (scripts/readme_numbers.py) -->\n", "<!-- END day -->\n"
 BEGIN, END = "<!-- BEGIN numbers (scripts/readme_numbers.py) -->\n", "<!-- END numbers -->\n"
 ENGINES = [("llama.cpp", None), ("everything", "--policy full"), ("half", "--ratio 0.5"), ("quarter", "--ratio 0.75"), ("eighth", "--ratio 0.875")]
 NOTHING = "Not measured yet: `scripts/readme_numbers.py --measure` makes the table.\n"
@@ -46,11 +49,21 @@ def fail(sentence):
 
 # ---- The table ----
 
-def find_block(text):
-    begin, end = text.find(BEGIN), text.find(END)
+def find_block(text, begin_line=BEGIN, end_line=END):
+    begin, end = text.find(begin_line), text.find(end_line)
     if begin < 0 or end < begin:
-        fail(f"README.md has no lines {BEGIN.strip()} and {END.strip()}")
-    return begin + len(BEGIN), end
+        fail(f"README.md has no lines {begin_line.strip()} and {end_line.strip()}")
+    return begin + len(begin_line), end
+
+
+def replay():
+    """Three lines of the replayed day; None: it is not there."""
+    if not DAY.exists():
+        return None
+    rows = {r["server"]: r for r in csv.DictReader(x for x in DAY.read_text(encoding="utf-8").splitlines() if not x.startswith("#"))}
+    shown = [("llama.cpp's server", rows["plain"]), ("winnow, everything kept", rows["parks"]), ("winnow, a quarter kept", rows["kept"])]
+    lines = ["| an agent's day | tokens read | s | MiB |", "|---|---|---|---|"]
+    return "\n".join(lines + [f"| {name} | {r['tokens_read']} | {r['all_s']} | {r['MiB']} |" for name, r in shown]) + "\n"
 
 
 def table(record):
@@ -267,14 +280,19 @@ def main():
         if args.output != RECORD:
             print(table(json.loads(args.output.read_text(encoding="utf-8"))), end="")
             return
-    text = README.read_text(encoding="utf-8")
+    text = was = README.read_text(encoding="utf-8")
+    day = replay()
+    if day:
+        begin, end = find_block(text, BEGIN_DAY, END_DAY)
+        text = text[:begin] + day + text[end:]
     block = table(json.loads(RECORD.read_text(encoding="utf-8"))) if RECORD.exists() else NOTHING
     begin, end = find_block(text)
-    if text[begin:end] == block:
+    text = text[:begin] + block + text[end:]
+    if text == was:
         return
     if args.check:
-        fail("README's table is not what records/readme.json gives; scripts/readme_numbers.py writes it")
-    README.write_text(text[:begin] + block + text[end:], encoding="utf-8")
+        fail("README's table is not what records/readme.json gives, or that of the day not what records/speed/agent-day.csv gives; scripts/readme_numbers.py writes them")
+    README.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

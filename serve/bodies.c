@@ -166,10 +166,13 @@ char *serve_events_add_removed(const char *events, size_t n, int32_t n_removed)
 
 char *serve_error(int status, const char *why, const char *param)
 {
-    const char *type = status == 503   ? "unavailable_error"
-                       : status == 500 ? "server_error"
-                       : status == 403 ? "permission_error"
-                                       : "invalid_request_error";
+    const char *type = "invalid_request_error";
+    if (status == 503)
+        type = "unavailable_error";
+    else if (status == 500)
+        type = "server_error";
+    else if (status == 403)
+        type = "permission_error";
     /* A sentence may show a piece of a request, cut off within a character. */
     json_t *o = json_pack("{s:{s:i, s:o, s:s, s:s?}}", "error", "code", status, "message", app_json_text(why),
                           "type", type, "param", param);
@@ -224,9 +227,10 @@ char *serve_error_in_words(const char *reply, size_t n, bool posted, int *status
     if (copy && (drop_marks(copy) || is_mistake)) {
         const char *field = take_field(copy, &text);
         /* What a parser and a vector of C++ say is no sentence for people. */
-        text = strstr(text, "parse error") != NULL      ? "the body is no JSON"
-               : strstr(text, "_M_range_check") != NULL ? "a number in it is out of range"
-                                                        : text;
+        if (strstr(text, "parse error") != NULL)
+            text = "the body is no JSON";
+        else if (strstr(text, "_M_range_check") != NULL)
+            text = "a number in it is out of range";
         snprintf(line, sizeof line, "%.80s: %.400s", field ? field : "the request cannot be read", text);
         *status = is_mistake ? 400 : *status;
         result = serve_error(*status, line, field);

@@ -297,7 +297,7 @@ void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst,
     w.slot_cache[dst] = w.slot_cache[src];
     w.slot_cache[dst].n_new = 0;
     if (w.slot_cache[src].n_unknown > 0)
-        (void)serve_watched_restored(&w, dst, w.restored[src].token, w.restored[src].at, w.restored[src].n);
+        serve_watched_copy_restored(&w, src, dst);
     serve_watched_report(&w, dst);
 }
 

@@ -131,7 +131,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
     const struct serve_sequence *q = &w->sequences.of[seq];
     const struct serve_keep_rule *keep_rule = &w->rule[seq].keep_rule;
     const int32_t n_shared = serve_document_cells_shared(w, seq), n_header = serve_compress_header(w, seq);
-    if (s->n_unknown > 0 || serve_keeps_all(keep_rule) || s->n_new < SERVE_LEAST_NEW || q->n <= n_header)
+    if (s->n_unknown > 0 || serve_keeps_all(keep_rule) || s->n_new < WNW_BRIDGE_LEAST_NEW || q->n <= n_header)
         return true;
     const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,
                               .from = n_header,
@@ -178,7 +178,7 @@ void serve_compress_parked(struct serve_watched *w, int32_t seq)
     struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const int32_t n_header = serve_compress_header(w, seq);
-    if (s->compressed || s->document_plus_1 > 0 || s->n_unknown > 0 || q->n - n_header < SERVE_LEAST_NEW)
+    if (s->compressed || s->document_plus_1 > 0 || s->n_unknown > 0 || q->n - n_header < WNW_BRIDGE_LEAST_NEW)
         return;
     const struct part rest = {.n_prefix = n_header,
                               .from = n_header,

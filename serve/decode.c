@@ -47,7 +47,7 @@ static void begin(struct serve_watched *w, int32_t seq, const struct serve_keep_
  * for these nothing need be observed. */
 static bool is_warmup(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
 {
-    return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < SERVE_LEAST_NEW;
+    return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < WNW_BRIDGE_LEAST_NEW;
 }
 
 /* Whether the cap asks for room that a slot without a request can make: the server then clears one. It is asked as often as
@@ -87,8 +87,8 @@ bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
 
 /* ---- While a batch runs ---- */
 
-/* Finds the cells of a sequence that was restored from a file: those that its first row sees, without its own. libllama normally
- * puts a state into consecutive cells. If it found none, the order of the tokens is unknown, and the sequence is not compressed. */
+/* Finds the cells of a sequence that was restored from a file: those that its first row sees, without its own. If they do not say the order of
+ * the tokens, the sequence is not compressed. */
 static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own, int32_t pos)
 {
     struct serve_slot_cache *s = &w->slot_cache[seq];
@@ -98,7 +98,7 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
         for (int32_t i = 0; i < n; i++)
             if (cells[i] != own)
                 cells[k++] = cells[i];
-        if (k == pos && (k == 0 || cells[k - 1] - cells[0] == k - 1)) {
+        if (k == pos && serve_sequences_in_order(w->restored[seq].free, w->sequences.n_cells, cells, k)) {
             const struct serve_restored *r = &w->restored[seq];
             for (int32_t i = 0; i < k; i++)
                 if (serve_sequences_add(&w->sequences, seq, i, cells[i], i < r->n ? r->token[i] : -1))

@@ -31,11 +31,13 @@ static FILE *open_file(const char *path, size_t *n)
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return NULL;
-    int err = fstat(fd, &st) != 0       ? errno
-              : S_ISDIR(st.st_mode)     ? EISDIR
-              : !S_ISREG(st.st_mode)    ? EINVAL
-              : st.st_size > MOST_BYTES ? EFBIG
-                                        : 0;
+    int err = 0;
+    if (fstat(fd, &st) != 0)
+        err = errno;
+    else if (!S_ISREG(st.st_mode))
+        err = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    else if (st.st_size > MOST_BYTES)
+        err = EFBIG;
     FILE *f = err == 0 ? fdopen(fd, "rb") : NULL;
     err = err == 0 && !f ? errno : err;
     if (!f)
@@ -160,7 +162,8 @@ static void note_by(struct serve_keep_rule *by, const wnw_stored *st)
     (void)wnw_stored_get_info(st, &info);
     if (info.policy && wnw_policy_parse(&policy, info.policy, NULL) == WNW_OK)
         (void)wnw_policy_short(policy, &brief);
-    (void)serve_keep_rule_set(by, brief ? brief : info.policy ? info.policy : "full", NULL);
+    const char *recipe = info.policy ? info.policy : "full";
+    (void)serve_keep_rule_set(by, brief ? brief : recipe, NULL);
     by->size = info.size;
     wnw_free(brief);
     wnw_policy_free(policy);

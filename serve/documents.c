@@ -60,7 +60,9 @@ static struct join *join_of(int32_t d)
 static struct document *find(int32_t d)
 {
     struct join *j = join_of(d);
-    return d < SERVE_MAX_DOCUMENTS ? &all.of[d] : j ? &j->as : NULL;
+    if (d < SERVE_MAX_DOCUMENTS)
+        return &all.of[d];
+    return j ? &j->as : NULL;
 }
 
 /* One that does not go: a document, or a list that is held. */

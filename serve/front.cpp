@@ -10,6 +10,8 @@
 #include "serve/connections.hpp"
 #include "serve/origins.h"
 #include "serve/replies.hpp"
+#include "winnow.h"
+#include "winnow_bridge.h"
 
 #include <cstring>
 #include <functional>
@@ -96,6 +98,12 @@ bool has_room(const Request &req)
     return comes || serve::begins_answer(always);
 }
 
+// Whether a lost worker is its error: pages still say what was.
+bool needs_devices(const Request &req)
+{
+    return req.method == "POST" || req.path == "/health" || req.path == "/v1/health";
+}
+
 answer ask(const question &then, const Request &req, Response &res)
 {
     char why[SERVE_REASON] = "";
@@ -103,6 +111,8 @@ answer ask(const question &then, const Request &req, Response &res)
         return refuse(res, 403, why);
     if (!has_room(req))
         return refuse(res, 503, "the server answers as many requests as it can; ask again later");
+    if (needs_devices(req) && wnw_bridge_check_workers() != WNW_OK)
+        return refuse(res, 503, wnw_last_error());
     return then(req, res);
 }
 

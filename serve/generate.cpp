@@ -56,9 +56,10 @@ struct passed_reply : kept_reply {
         if (status != 200 || text.find("\"usage\"") == std::string::npos)
             return;
         const int32_t n = serve_slots_removed(slot->claim.slot);
-        const c_text said(n == 0               ? nullptr
-                          : inner->is_stream() ? serve_events_add_removed(text.data(), text.size(), n)
-                                               : serve_reply_add_removed(text.data(), text.size(), n));
+        if (n == 0)
+            return;
+        const c_text said(inner->is_stream() ? serve_events_add_removed(text.data(), text.size(), n)
+                                             : serve_reply_add_removed(text.data(), text.size(), n));
         if (said)
             text = said.get();
     }
@@ -250,12 +251,11 @@ server_http_res_ptr look_at_length(const server_http_req &req, serve_request &r)
     const bool keeps_all = serve_keeps_all(&r.ask.keep_rule),
                has_space = r.ask.keep_rule.n_protected <= most / 4;
     if (r.full == SERVE_FULL_COMPRESS && (most == 0 || keeps_all || !has_space)) {
-        const std::string said =
-            std::string("winnow.full: no room can be made: ") +
-            (most == 0 ? why
-             : keeps_all
-                 ? "the policy keeps everything; give another one, as keydiff, with a ratio or a budget"
-                 : "the system message and the tools take more than a quarter of the context");
+        if (most != 0)
+            why = keeps_all
+                      ? "the policy keeps everything; give another one, as keydiff, with a ratio or a budget"
+                      : "the system message and the tools take more than a quarter of the context";
+        const std::string said = std::string("winnow.full: no room can be made: ") + why;
         return refuse(400, said.c_str(), "winnow.full");
     }
     if (most == 0)

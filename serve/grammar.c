@@ -49,9 +49,9 @@ static bool complain(struct grammar *g, const char *what)
 /* Makes room for one more of n; sizes are powers of two. NULL: no memory, and the old room stays. */
 static void *grown(void *room, int32_t n, size_t size)
 {
-    if (n >= 16 && (n & (n - 1)) != 0)
+    if ((n > 0 && n < 16) || (n & (n - 1)) != 0)
         return room;
-    return n > 0 && n < 16 ? room : realloc(room, (n < 16 ? 16 : 2 * (size_t)n) * size);
+    return realloc(room, (n == 0 ? 16 : 2 * (size_t)n) * size);
 }
 
 static int32_t add_rule(struct grammar *g)

@@ -118,7 +118,8 @@ static bool read_origin(struct authority *a, bool *tls, const char *origin)
 
 static long port_of(const struct authority *a, bool tls)
 {
-    return a->port >= 0 ? a->port : tls ? 443 : 80;
+    const long usual = tls ? 443 : 80;
+    return a->port >= 0 ? a->port : usual;
 }
 
 static bool is_own_origin(const struct serve_doors *doors, const struct authority *host, const char *origin)

@@ -78,8 +78,8 @@ static int take_lock(struct serve_park_folder *f, const char *path)
     if (flock(f->lock, LOCK_EX | LOCK_NB) == 0)
         return WNW_OK;
     if (errno == EWOULDBLOCK)
-        return wnw__fail(WNW_E_ARG, "--state %.200s: another server uses this folder; give each its own",
-                         path);
+        return wnw__fail(
+            WNW_E_ARG, "--state %.200s: another server uses this folder, or a chat; give each its own", path);
     return cannot(path, "it cannot be locked");
 }
 
@@ -160,7 +160,9 @@ static int look_at(const struct serve_park_folder *f, const struct entry *e, str
     if (rc == WNW_E_IO) { /* the disk says no, which it may not say the next time */
         counts->unread++;
         return take(
-            &(struct serve_park_found){.id = e->id, .bytes = e->bytes, .about = &about, .unfit = true}, user);
+            &(struct serve_park_found){
+                .id = e->id, .bytes = e->bytes, .used = e->at.tv_sec, .about = &about, .unfit = true},
+            user);
     }
     if (rc != WNW_OK && rc != WNW_E_MISMATCH) {
         serve_park_folder_remove(f, e->id);
@@ -170,7 +172,8 @@ static int look_at(const struct serve_park_folder *f, const struct entry *e, str
     counts->whole += rc == WNW_OK;
     counts->unfit += rc != WNW_OK;
     rc = take(
-        &(struct serve_park_found){.id = e->id, .bytes = e->bytes, .about = &about, .unfit = rc != WNW_OK},
+        &(struct serve_park_found){
+            .id = e->id, .bytes = e->bytes, .used = e->at.tv_sec, .about = &about, .unfit = rc != WNW_OK},
         user);
     if (rc != WNW_OK)
         serve_park_about_clear(&about);
@@ -205,6 +208,14 @@ void serve_park_folder_close(struct serve_park_folder *f)
         close(f->lock);
     free(f->path);
     *f = (struct serve_park_folder){.lock = -1};
+}
+
+bool serve_park_folder_is(const char *path)
+{
+    char *lock = app_in_folder(path, "winnow.lock");
+    const bool is = lock && access(lock, F_OK) == 0;
+    free(lock);
+    return is;
 }
 
 /* ---- Files ---- */

@@ -142,11 +142,11 @@ static void replace(const struct parked *by)
 }
 
 /* Says once that a conversation is larger than what may be parked. */
-static void tell_large(size_t bytes, const char *option, uint64_t limit)
+static void tell_large(size_t bytes, const char *what, const char *option, uint64_t limit)
 {
     if (!all.told_large)
-        app_note("a conversation of %zu bytes is not parked: %s allows %" PRIu64 " in all; give it more",
-                 bytes, option, limit);
+        app_note("a conversation of %zu bytes is not %s: %s allows %" PRIu64 " in all; give it more", bytes,
+                 what, option, limit);
     all.told_large = true;
 }
 
@@ -167,7 +167,7 @@ static void write_one(struct parked *p)
     size_t bytes;
     if (p->n_image > all.limits.disk) {
         p->disk = NEVER;
-        tell_large(p->n_image, "--park-disk", all.limits.disk);
+        tell_large(p->n_image, "written", "--park-disk", all.limits.disk);
         shrink_memory();
         pthread_cond_broadcast(&all.changed);
         return;
@@ -329,7 +329,7 @@ static void add(struct parked *p)
     all.n_put++;
     replace(p);
     if (p->n_image > all.limits.memory && !all.limits.folder) { /* others do not go for it */
-        tell_large(p->n_image, "--park", all.limits.memory);
+        tell_large(p->n_image, "parked", "--park", all.limits.memory);
         all.n_gone++;
         drop(p);
         return;

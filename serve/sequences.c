@@ -138,3 +138,20 @@ int32_t serve_sequences_removed(const struct serve_sequences *s, int32_t seq)
     const struct serve_sequence *q = &s->of[seq];
     return q->n > 0 ? q->at[q->n - 1] - q->pos[q->n - 1] : 0;
 }
+
+bool serve_sequences_in_order(const bool *is_free, int32_t n_cells, const int32_t *cells, int32_t n)
+{
+    bool others = false;
+    if (n < 2)
+        return true;
+    if (!is_free)
+        return cells[n - 1] - cells[0] == n - 1;
+    for (int32_t cell = 0, k = 0; cell < n_cells; cell++) {
+        const bool is = k < n && cells[k] == cell;
+        if (is ? !is_free[cell] : is_free[cell] && k > 0 && k < n)
+            return false;
+        others = others || (is_free[cell] && !is);
+        k += is;
+    }
+    return others;
+}

@@ -215,9 +215,10 @@ int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_read *slo
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
                           const char *fingerprint)
 {
-    const bool by_numbers = file->model[0] > 0 || file->model[1] > 0;
+    const bool by_numbers = file->model[0] > 0 || file->model[1] > 0,
+               has_numbers = model[0] > 0 || model[1] > 0 || !*fingerprint;
     return (by_numbers || *file->fingerprint) &&
-           (!by_numbers || memcmp(file->model, model, sizeof file->model) == 0) &&
+           (!by_numbers || !has_numbers || memcmp(file->model, model, sizeof file->model) == 0) &&
            strcmp(file->fingerprint, fingerprint) == 0;
 }
 

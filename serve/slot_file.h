@@ -76,7 +76,7 @@ int serve_slot_file_unpack(struct serve_slot_read *out, const uint8_t *bytes, si
 void serve_slot_read_clear(struct serve_slot_read *x);
 
 /* Whether it is of that model. The numbers only distinguish models of different shape. So if only one side knows a fingerprint, they
- * count as different models. */
+ * count as different models. Numbers of 0: the reader knows the fingerprint alone. */
 bool serve_slot_file_fits(const struct serve_slot_file *file, const uint64_t model[2],
                           const char *fingerprint);
 

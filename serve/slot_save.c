@@ -99,7 +99,9 @@ static const struct serve_keep_rule *by_of(const struct serve_watched *w, int32_
 {
     const struct serve_slot_cache *s = &w->slot_cache[seq];
     const int32_t document = s->document_plus_1 > 0 ? serve_watched_document(w, s->document_plus_1) : -1;
-    return s->compressed ? &s->by : document >= 0 ? &w->slot_cache[document].by : NULL;
+    if (s->compressed)
+        return &s->by;
+    return document >= 0 ? &w->slot_cache[document].by : NULL;
 }
 
 static void describe(struct serve_slot_file *file, const struct serve_watched *w, int32_t seq)
@@ -290,9 +292,11 @@ static bool note_tokens(struct serve_watched *w, const struct serve_slot_read *x
     const uint64_t n_notes = x->file.n_tokens;
     if (x->file.n_at > 0)
         return note_left(w, x, seq);
-    const int32_t *ids = n_notes == (uint64_t)n              ? x->notes
-                         : n_notes == (uint64_t)n + HEAD + 1 ? x->notes + HEAD
-                                                             : NULL;
+    const int32_t *ids = NULL;
+    if (n_notes == (uint64_t)n)
+        ids = x->notes;
+    else if (n_notes == (uint64_t)n + HEAD + 1)
+        ids = x->notes + HEAD;
     (void)serve_watched_restored(w, seq, ids, NULL, ids ? n : 0);
     (void)serve_stretch_say(w, seq, 0, ids, ids ? n : 0);
     return true;
@@ -309,7 +313,10 @@ static size_t put(struct serve_watched *w, const struct serve_slot_read *x, int3
     }
     w->said[seq].n = 0;
     serve_borders_restore(w, seq, x);
-    const bool good = note_tokens(w, x, seq) && set_state(w, x, seq);
+    bool good = note_tokens(w, x, seq);
+    if (good && !w->unmatched)
+        serve_watched_note_free(w, seq);
+    good = good && set_state(w, x, seq);
     if (good)
         memcpy(notes, x->notes, (size_t)x->file.n_tokens * sizeof *notes);
     if (!w->unmatched) {

@@ -368,3 +368,8 @@ int serve_slot_state_sort(uint8_t *state, size_t n, const struct serve_slot_form
     }
     return WNW_OK;
 }
+
+const int32_t *serve_slot_notes_tokens(const int32_t *notes, size_t n_notes)
+{
+    return n_notes > 3 && notes[0] == NOTES_MARK ? notes + 3 : notes;
+}

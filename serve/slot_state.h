@@ -49,6 +49,8 @@ struct serve_slot_form {
  * images, whose tokens may share a position. WNW_E_FORMAT with a message: these are not the server's notes. */
 int serve_slot_notes_check(int32_t *n_tokens, bool *several, const int32_t *notes, size_t n_notes,
                            const struct serve_slot_form *form);
+/* The tokens in notes that were checked and have no images. */
+const int32_t *serve_slot_notes_tokens(const int32_t *notes, size_t n_notes);
 /* Whether a state is one of that many tokens: each has a cell, in the order of its positions, which are 0, 1, 2 ... A cache of layers with a
  * sliding window may have the newest alone. WNW_E_FORMAT with a sentence. */
 int serve_slot_state_check(const uint8_t *state, size_t n, int32_t n_tokens, bool several,

@@ -33,7 +33,8 @@ static int add_piece(struct app_text *t, int32_t i, void *user)
     if (x->ids[i] < 0 || x->ids[i] >= llama_vocab_n_tokens(x->vocab))
         return app_text_add(t, square, sizeof square - 1) ? WNW_OK : WNW_E_NOMEM;
     const int32_t n = llama_token_to_piece(x->vocab, x->ids[i], text, MOST, 0, true);
-    return app_text_add(t, text, n > 0 ? (size_t)n : 0) ? WNW_OK : WNW_E_NOMEM;
+    const bool good = app_text_add(t, text, n > 0 ? (size_t)n : 0);
+    return good ? WNW_OK : WNW_E_NOMEM;
 }
 
 /* Scratch of one layer after the other. */
@@ -139,9 +140,9 @@ static const char *policy_of(const struct serve_watched *w, const struct serve_s
 {
     const int32_t document = s->document_plus_1 > 0 ? serve_watched_document(w, s->document_plus_1) : -1;
     const struct serve_slot_cache *d = document >= 0 ? &w->slot_cache[document] : NULL;
-    return s->compressed        ? serve_keep_rule_taken(&s->by)
-           : d && d->compressed ? serve_keep_rule_taken(&d->by)
-                                : "full";
+    if (s->compressed)
+        return serve_keep_rule_taken(&s->by);
+    return d && d->compressed ? serve_keep_rule_taken(&d->by) : "full";
 }
 
 /* Number of the chat template's first tokens; 0: not known. The template's tokens between later turns are not marked. */
@@ -159,12 +160,14 @@ json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot
     const struct llama_model *model = llama_get_model(w->ctx);
     int32_t n;
     const int32_t *ids = document >= 0 ? serve_document_tokens(document, &n) : ids_in(notes, n_notes, &n);
+    if (document < 0 && serve_sequences_removed(&w->sequences, seq) > 0)
+        ids = q->token;
+    else if (n < q->n)
+        ids = NULL;
     struct held_tokens x = {.w = w,
                             .vocab = llama_model_get_vocab(model),
                             .cells = q->cell,
-                            .ids = document < 0 && serve_sequences_removed(&w->sequences, seq) > 0 ? q->token
-                                   : n >= q->n                                                     ? ids
-                                                                                                   : NULL,
+                            .ids = ids,
                             .n = q->n,
                             .n_header = header_of(w, document, seq),
                             .policy = policy_of(w, &w->slot_cache[seq])};
@@ -173,10 +176,11 @@ json_t *serve_look(const struct serve_watched *w, int32_t document, int32_t slot
         snprintf(x.name, sizeof x.name, "%s", serve_document_name(document));
     else
         snprintf(x.name, sizeof x.name, "slot %d", (int)slot);
-    *why = q->n > 0 ? "no memory for the page, or layers with different numbers of heads"
-           : w->slot_cache[seq].n_unknown > 0
-               ? "it was restored from a file, and shows what it holds once it is asked"
-           : document >= 0 ? "it is being read"
-                           : "it is empty";
+    if (q->n > 0)
+        *why = "no memory for the page, or layers with different numbers of heads";
+    else if (w->slot_cache[seq].n_unknown > 0)
+        *why = "it was restored from a file, and shows what it holds once it is asked";
+    else
+        *why = document >= 0 ? "it is being read" : "it is empty";
     return q->n > 0 ? see(&x) : NULL;
 }

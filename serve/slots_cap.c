@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-_Static_assert((int)APP_CHUNK_LEAST >= (int)SERVE_LEAST_NEW, "a smaller chunk would not be compressed");
-
 /* What is observed while a request is read: for the server's own rule, for requests that have slots, and for itself. */
 static uint32_t needs_beside(const struct serve_slots *all)
 {
@@ -96,7 +94,7 @@ static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve
     if (serve_settings()->cap == 0 || peak_of_whole(all, ask) <= most)
         return 0;
     int32_t chunk = APP_CHUNK_USUAL;
-    while (chunk > APP_CHUNK_LEAST && peak_of_chunks(all, ask, chunk) > most)
+    while (chunk > WNW_BRIDGE_LEAST_NEW && peak_of_chunks(all, ask, chunk) > most)
         chunk /= 2;
     return chunk;
 }

@@ -3,10 +3,7 @@
 #ifndef WNW_SERVE_TURNS_H
 #define WNW_SERVE_TURNS_H
 
-#include "winnow.h"
-
-/* New tokens of a prompt that make a slot be compressed. */
-enum { SERVE_LEAST_NEW = 128 };
+#include "winnow_bridge.h"
 
 /* What a slot has read. */
 struct serve_turns {

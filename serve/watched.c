@@ -65,13 +65,6 @@ static void add_cached(const struct serve_watched *w, struct serve_cached *to)
     }
 }
 
-uint64_t serve_watched_bytes(const struct serve_watched *w)
-{
-    struct serve_cached now = {0};
-    add_cached(w, &now);
-    return now.bytes;
-}
-
 uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n)
 {
     uint64_t bytes = 0;
@@ -199,12 +192,36 @@ bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t 
     const bool good = n == 0 || (new.token && (new.at || !at));
     free(r->token);
     free(r->at);
+    free(r->free);
     *r = good ? new : (struct serve_restored){0};
     if (!good) {
         free(new.token);
         free(new.at);
     }
     return good;
+}
+
+void serve_watched_note_free(struct serve_watched *w, int32_t seq)
+{
+    struct serve_restored *r = &w->restored[seq];
+    free(r->free);
+    r->free = NULL;
+    for (int32_t i = 0; i < w->n_slots; i++)
+        if (i != seq && w->slot_cache[i].n_unknown > 0 && w->sequences.of[i].n == 0)
+            return; /* nobody knows what it has */
+    r->free = malloc(((size_t)w->sequences.n_cells + 1) * sizeof *r->free);
+    for (int32_t k = 0; r->free && k < w->sequences.n_cells; k++)
+        r->free[k] = w->sequences.owners[k] == 0;
+}
+
+void serve_watched_copy_restored(struct serve_watched *w, int32_t from, int32_t to)
+{
+    const struct serve_restored *r = &w->restored[from];
+    const size_t n = (size_t)w->sequences.n_cells * sizeof *r->free;
+    (void)serve_watched_restored(w, to, r->token, r->at, r->n);
+    w->restored[to].free = r->free ? malloc(n + 1) : NULL;
+    if (w->restored[to].free)
+        memcpy(w->restored[to].free, r->free, n);
 }
 
 int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k)
@@ -459,11 +476,9 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
     if (w->unmatched && strcmp(serve_policy_of_all(false), keep_rule->recipe) != 0)
         fprintf(stderr, "winnow: %s is taken in place of %s, because the model has recurrent layers\n",
                 serve_policy_of_all(false), keep_rule->recipe);
-    int rc =
-        w->unmatched
-            ? wnw_bridge_set_policy(w->cache, serve_keeps_all(keep_rule) ? NULL : serve_policy_of_all(false),
-                                    &keep_rule->size, true)
-            : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
+    const char *of_all = serve_keeps_all(keep_rule) ? NULL : serve_policy_of_all(false);
+    int rc = w->unmatched ? wnw_bridge_set_policy(w->cache, of_all, &keep_rule->size, true)
+                          : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
     /* What "auto" needs more of for longer prompts is observed once one comes. */
     w->least = *keep_rule;
     w->least.n_most = 1;

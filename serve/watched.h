@@ -92,6 +92,7 @@ struct serve_watched {
     struct serve_restored {
         int32_t *token, *at; /* [n] and where the server counts them, NULL: at 0, 1, 2 ...; owned */
         int32_t n;
+        bool *free; /* [n_cells] the cells that were free for them, NULL: it is not known; owned */
     } restored[SERVE_MAX_SLOTS]; /* tokens that came from a file, until their cells are known */
     struct serve_said {
         int32_t *token, n, room;
@@ -120,8 +121,7 @@ void serve_watched_observe(struct serve_watched *w);
 int32_t serve_watched_n(const struct serve_watched *w);
 /* The sequence of the document with the number document_plus_1 - 1; -1: it is a list that is gone. */
 int32_t serve_watched_document(const struct serve_watched *w, int32_t document_plus_1);
-/* Bytes of keys and values that are held, and that n more tokens would make of them at most. */
-uint64_t serve_watched_bytes(const struct serve_watched *w);
+/* Bytes that n more tokens would make of the keys and values that are held, at most. */
 uint64_t serve_watched_bytes_with(const struct serve_watched *w, int32_t n);
 /* A layer's numbers. False: its entries are not of the backend, or it has cells for a window alone. */
 bool serve_watched_whole_layer(const struct serve_watched *w, int32_t i, wnw_bridge_layer *l);
@@ -137,6 +137,10 @@ bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n);
 /* Takes note of the tokens that a slot has from a file, and with at != NULL of where the server counts them; with n = 0 of none. False: no memory. */
 bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, const int32_t *at,
                             int32_t n);
+/* Notes which cells are free, before a state is put into a slot that is empty. */
+void serve_watched_note_free(struct serve_watched *w, int32_t seq);
+/* Has a slot that is a copy of another one know what is known of that one's tokens from a file. */
+void serve_watched_copy_restored(struct serve_watched *w, int32_t from, int32_t to);
 /* Where the server counts token k of a slot; and how many more tokens it counts than the slot has. Also before its cells are known. */
 int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k);
 int32_t serve_watched_removed(const struct serve_watched *w, int32_t seq);

@@ -22,7 +22,8 @@ static inline bool eval_grow(void *list, size_t n, size_t size)
     memcpy(&old, list, sizeof old);
     if (n > 0 && (n & (n - 1)) != 0)
         return true;
-    grown = n < SIZE_MAX / 2 / size ? realloc(old, (n > 0 ? 2 * n : 1) * size) : NULL;
+    const size_t room = n > 0 ? 2 * n : 1;
+    grown = n < SIZE_MAX / 2 / size ? realloc(old, room * size) : NULL;
     if (grown)
         memcpy(list, &grown, sizeof grown);
     return grown != NULL;
@@ -41,9 +42,9 @@ _Static_assert((int)APP_OK == (int)WNW_OK, "one value says that all is well");
  * checks for them. */
 static inline int eval_status_code(int status)
 {
-    return status == WNW_OK || status == WNW_E_NOT_FINITE ? (int)APP_OK
-           : status == WNW_E_CANCELLED                    ? (int)APP_INTERRUPTED
-                                                          : app_fail_status(status);
+    if (status == WNW_OK || status == WNW_E_NOT_FINITE)
+        return APP_OK;
+    return status == WNW_E_CANCELLED ? (int)APP_INTERRUPTED : app_fail_status(status);
 }
 
 #endif

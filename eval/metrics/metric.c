@@ -117,6 +117,7 @@ bool eval_metric_score(double *out, const struct eval_metric *m, const struct ev
         best = score > best ? score : best;
         sum += score;
     }
-    *out = m->over == EVAL_BEST ? best : c->n_refs > 0 ? sum / c->n_refs : 0.0;
+    const double mean = c->n_refs > 0 ? sum / c->n_refs : 0.0;
+    *out = m->over == EVAL_BEST ? best : mean;
     return true;
 }

@@ -81,7 +81,7 @@ bool eval_score_contains(double *out, const struct eval_case *c, const struct ev
         changes[variant](&p);
         changes[variant](&r);
     }
-    *out = good && (literally ? has_literally(&p, &r) : eval_chars_contain(&p, &r)) ? 1.0 : 0.0;
+    *out = good && (literally ? has_literally(&p, &r) : eval_chars_contain(&p, &r));
     eval_chars_free(&p);
     eval_chars_free(&r);
     return good;
@@ -147,7 +147,7 @@ bool eval_score_number(double *out, const struct eval_case *c, const struct eval
     (void)variant;
     *out = 0.0;
     if (first_number(&got, &c->pred) && first_number(&want, ref))
-        *out = (has_point(ref) ? got : trunc(got)) == want ? 1.0 : 0.0;
+        *out = (has_point(ref) ? got : trunc(got)) == want;
     return true;
 }
 

@@ -136,9 +136,9 @@ static bool mark_common(unsigned char *in, const int32_t *r, size_t n, const int
         length = swap;
         length[0] = 0;
         for (size_t j = 0; j < m; j++) {
-            length[j + 1] = r[i] == h[j]               ? (uint16_t)(above[j] + 1)
-                            : above[j + 1] > length[j] ? above[j + 1]
-                                                       : length[j];
+            length[j + 1] = above[j + 1] > length[j] ? above[j + 1] : length[j];
+            if (r[i] == h[j])
+                length[j + 1] = (uint16_t)(above[j] + 1);
             if (above[j + 1] > length[j])
                 up[i * stride + j / 8] |= (unsigned char)(1u << j % 8);
         }
@@ -251,7 +251,8 @@ static bool rouge(double *out, const struct eval_chars *hyp, const struct eval_c
         good = n > 0 ? count_n(&c, &pair, n) : count_l(&c, &pair);
         const double p = c.hyp > 0 ? (double)c.both / (double)c.hyp : 0.0;
         const double r = c.ref > 0 ? (double)c.both / (double)c.ref : 0.0;
-        *out = v == P ? p : v == R ? r : 2.0 * (p * r / (p + r + 1e-8));
+        const double of[] = {[P] = p, [R] = r, [F] = 2.0 * (p * r / (p + r + 1e-8))};
+        *out = of[v];
     }
     free_pair(&pair);
     return good;

@@ -48,7 +48,8 @@ bool eval_score_words(double *out, const struct eval_case *c, const struct eval_
     const bool good = take_words(&pw, &p, &c->pred, variant) && take_words(&rw, &r, ref, variant);
     if (good) {
         const double same = (double)eval_words_common(&pw, &rw), n = (double)rw.n;
-        *out = variant == EVAL_NORMAL_F1 ? f1(same, (double)pw.n, n) : n > 0 ? same / n : 0.0;
+        const double recall = n > 0 ? same / n : 0.0;
+        *out = variant == EVAL_NORMAL_F1 ? f1(same, (double)pw.n, n) : recall;
     }
     eval_words_free(&pw);
     eval_words_free(&rw);

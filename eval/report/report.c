@@ -77,7 +77,8 @@ static int find_places(struct places *p, char *const *folders, int32_t n, const 
     const bool in_folder = n == 1 && !out;
     int rc = APP_OK;
     for (int i = 0; rc == APP_OK && i < (in_folder ? N_FORMS : 1); i++) {
-        p->of[i] = in_folder ? app_in_folder(folders[0], names[i]) : strdup(out ? out : names[i]);
+        const char *alone = out ? out : names[i];
+        p->of[i] = in_folder ? app_in_folder(folders[0], names[i]) : strdup(alone);
         rc = p->of[i] ? app_out_check(p->of[i], inputs) : eval_no_memory("the report");
     }
     return rc;

@@ -100,7 +100,8 @@ static bool correct(struct eval_planned_contrast *planned, int32_t n)
     for (int32_t i = 0; good && i < n; i++) {
         struct eval_planned_contrast *x = &planned[i];
         x->p_holm = p[i];
-        x->verdict = !x->measured || p[i] >= level ? "~" : x->versus.delta.delta > 0 ? "+" : "-";
+        const char *side = x->versus.delta.delta > 0 ? "+" : "-";
+        x->verdict = !x->measured || p[i] >= level ? "~" : side;
     }
     free(p);
     return good;

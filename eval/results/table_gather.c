@@ -33,7 +33,9 @@ static int compare(const void *a, const void *b)
 static uint64_t cluster_of(const struct eval_run *run, const struct eval_result *r)
 {
     const bool cell = eval_task_name_find(run->tasks[r->task])->on_grid && !isnan(r->m[EVAL_M_DEPTH]);
-    return r->text != 0 ? r->text : (uint64_t)(cell ? llround(1000.0 * r->m[EVAL_M_DEPTH]) : r->index);
+    if (r->text != 0)
+        return r->text;
+    return (uint64_t)(cell ? llround(1000.0 * r->m[EVAL_M_DEPTH]) : r->index);
 }
 
 bool eval_pair_next(struct eval_pair *p, const struct eval_compared *c, const struct eval_stratum *s)

@@ -10,6 +10,7 @@
 #include "app/process.h"
 #include "app/profiles.h"
 #include "app/stop.h"
+#include "app/values.h"
 #include "base/vectors.h"
 #include "eval/base/grow.h"
 
@@ -36,22 +37,24 @@ struct eval_devices {
 int eval_devices_check(const struct eval_args *args, const struct eval_configs *c)
 {
     const struct app_args *a = &args->app;
-    const char *refused = args->store               ? "--store"
-                          : args->time_budget       ? "--time-budget"
-                          : a->plugins.n > 0        ? "--plugin"
-                          : eval_recompresses(args) ? "--recompress"
-                                                    : NULL;
+    const char *refused =
+        app_first_given((const struct app_given[]){{args->store, "--store"},
+                                                   {args->time_budget, "--time-budget"},
+                                                   {a->plugins.n > 0, "--plugin"},
+                                                   {eval_recompresses(args), "--recompress"},
+                                                   {false, NULL}});
     if (!a->devices)
         return a->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                          : APP_OK;
     for (int32_t i = 0; !refused && i < c->n; i++) {
         const struct eval_config *one = &c->items[i];
-        refused = one->phase != WNW_PHASE_END             ? "--evict"
-                  : one->every > 0                        ? "--evict-every"
-                  : one->mask                             ? "--mask-heads"
-                  : one->plans                            ? "plan:DIR"
-                  : one->kv.tail > 0 || one->kv.unrotated ? "tails and :unrotated of --kv-types"
-                                                          : NULL;
+        refused = app_first_given((const struct app_given[]){
+            {one->phase != WNW_PHASE_END, "--evict"},
+            {one->every > 0, "--evict-every"},
+            {one->mask, "--mask-heads"},
+            {one->plans, "plan:DIR"},
+            {one->kv.tail > 0 || one->kv.unrotated, "tails and :unrotated of --kv-types"},
+            {false, NULL}});
     }
     return refused ? app_fail(APP_BAD_INPUT, "%s is for sessions on the CPU; leave out %s or --devices",
                               refused, refused)
@@ -77,9 +80,8 @@ static int list_profiles(struct eval_devices *d, const struct eval_setup *s)
     const int rc = app_profile_list(&d->profiles, s->model_path);
     if (rc != APP_OK || !own)
         return rc;
-    return app_text_put(&d->profiles, "%s%s", d->profiles.len > 0 ? ":" : "", own)
-               ? APP_OK
-               : eval_no_memory("profiles");
+    const bool good = app_text_put(&d->profiles, "%s%s", d->profiles.len > 0 ? ":" : "", own);
+    return good ? APP_OK : eval_no_memory("profiles");
 }
 
 int eval_devices_open(struct eval_devices **out, const struct eval_setup *s, const struct eval_configs *c)
@@ -130,11 +132,10 @@ static int need_sequence(struct eval_devices *d, struct eval_on_device *one, con
     one->n_ctx = rounded < m->info.n_ctx_train ? (int32_t)rounded : m->info.n_ctx_train;
     one->type = type;
     struct app_sequence *old = one->s;
+    struct app_sequence *other = d->own.s ? d->own.s : d->full.s;
     const struct app_sequence_params params = {.model = d->setup->model_path,
                                                .devices = d->devices.ours.s,
-                                               .like = old        ? old
-                                                       : d->own.s ? d->own.s
-                                                                  : d->full.s,
+                                               .like = old ? old : other,
                                                .split = d->devices.split.s,
                                                .n_ctx = one->n_ctx,
                                                .n_threads = threads == APP_UNSET ? 0 : (int32_t)threads,
@@ -336,8 +337,8 @@ static int read_text(struct eval_devices *d, struct eval_entry *e, const struct 
     const struct eval_prompt *p = &r->first[0];
     const size_t n_vocab = (size_t)m->info.n_vocab;
     float *room = malloc((TEXT_STEP + 2) * n_vocab * sizeof *room);
-    int rc = room ? need_sequence(d, &d->full, m, r->n_need + EVAL_FORCED,
-                                  d->full.s ? d->full.type : e->config->kv.type)
+    const wnw_kv_type type = d->full.s ? d->full.type : e->config->kv.type;
+    int rc = room ? need_sequence(d, &d->full, m, r->n_need + EVAL_FORCED, type)
                   : eval_no_memory("the full cache's predictions");
     /* What was read of it for another entry stays but for the last token, whose prediction is wanted. */
     if (rc == APP_OK && e->is_reference)

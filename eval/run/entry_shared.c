@@ -47,11 +47,13 @@ enum eval_role eval_role_of(const struct eval_shared_reading *rd, int32_t i)
 {
     const struct eval_config *c = eval_config_at(rd, i);
     bool any = rd->w->config[i] || i == 0;
-    if (!eval_config_is_uncompressed(c) || i != rd->first)
-        return !rd->w->config[i]                ? EVAL_LEFT_OUT
-               : c->own_read                    ? EVAL_OWN_READ
-               : eval_config_is_uncompressed(c) ? EVAL_SAME_AGAIN
-                                                : EVAL_FROM_BASE;
+    if (!eval_config_is_uncompressed(c) || i != rd->first) {
+        if (!rd->w->config[i])
+            return EVAL_LEFT_OUT;
+        if (c->own_read)
+            return EVAL_OWN_READ;
+        return eval_config_is_uncompressed(c) ? EVAL_SAME_AGAIN : EVAL_FROM_BASE;
+    }
     for (int32_t k = rd->first; k < rd->first + rd->n; k++)
         any = any || (rd->w->config[k] && eval_config_is_uncompressed(eval_config_at(rd, k)));
     return any ? EVAL_FROM_BASE : EVAL_LEFT_OUT;

@@ -243,7 +243,8 @@ static int add_suite(struct reading *r)
 
 static int add_named(struct reading *r)
 {
-    const char *lengths = r->args->lengths ? r->args->lengths : r->suite ? r->suite->lengths : "2048";
+    const char *usual = r->suite ? r->suite->lengths : "2048",
+               *lengths = r->args->lengths ? r->args->lengths : usual;
     if (r->args->tasks)
         WNW_TRY(eval_each_word("tasks", r->args->tasks, ',', add_tasks, r));
     if (r->args->jsonl)
@@ -262,7 +263,7 @@ int eval_items_open(struct eval_items *items, const struct eval_args *args, cons
     if (args->suite && (args->tasks || args->lengths))
         return app_fail(APP_BAD_INPUT, "--suite brings tasks and lengths; leave out --%s",
                         args->tasks ? "tasks" : "lengths");
-    const char *depths = args->depths ? args->depths : suite ? suite->depths : "lin10";
+    const char *usual = suite ? suite->depths : "lin10", *depths = args->depths ? args->depths : usual;
     WNW_TRY(eval_add_numbers(&items->depths, &eval_axis_depths, depths));
     WNW_TRY(suite && !args->tasks ? add_suite(&r) : add_named(&r));
     return eval_check_words(args);

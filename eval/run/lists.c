@@ -38,9 +38,9 @@ int eval_each_word(const char *option, const char *list, int mark, int (*add)(vo
                    void *user)
 {
     char **words = eval_list_words(list, mark);
-    int rc = !words    ? app_fail(APP_FAILED, "out of memory for --%s", option)
-             : !*words ? app_fail(APP_BAD_INPUT, "--%s is empty", option)
-                       : APP_OK;
+    int rc = words ? APP_OK : app_fail(APP_FAILED, "out of memory for --%s", option);
+    if (words && !*words)
+        rc = app_fail(APP_BAD_INPUT, "--%s is empty", option);
     for (char **w = words; rc == APP_OK && *w; w++)
         rc = add(user, *w);
     free(words);

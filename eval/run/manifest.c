@@ -222,7 +222,7 @@ static bool add_heads(json_t **list, const struct eval_recipe *r, int32_t n_head
     const long asked = strtol(at + strlen(part), NULL, 10);
     const int32_t eighth = (n_head + 4) / 8 > 1 ? (n_head + 4) / 8 : 1;
     const bool all = strncmp(heads + strlen(named), "all", 3) == 0;
-    const int32_t k = all || asked > n_head ? n_head : asked > 0 ? (int32_t)asked : eighth;
+    const int32_t some = asked > 0 ? (int32_t)asked : eighth, k = all || asked > n_head ? n_head : some;
     snprintf(line, sizeof line, "%.300s: %d of %d heads of a layer choose%s.", r->text, (int)k, (int)n_head,
              all || asked > 0 ? "" : ", an eighth, unless its profile says another number");
     return app_json_append(list, app_json_text(line));

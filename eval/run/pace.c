@@ -18,14 +18,15 @@ enum { READ = 512, STEPS = 16, SEVERAL_TURNS = 5 };
 /* Milliseconds of "90s", "10m" or "2h". */
 static int read_time(double *ms, const char *text)
 {
-    const char *const units = "smh";
+    static const char units[] = "smh";
+    static const double seconds[] = {1, 60, 3600};
     const size_t len = strlen(text);
     const char *unit = len > 1 ? strchr(units, text[len - 1]) : NULL;
     char *digits = strndup(text, len > 0 ? len - 1 : 0);
     double x = 0;
     const bool good = digits && unit && app_parse_real(&x, digits) && x > 0 && x < 1e6;
     free(digits);
-    *ms = x * 1e3 * (unit && *unit == 'h' ? 3600 : unit && *unit == 'm' ? 60 : 1);
+    *ms = x * 1e3 * (unit ? seconds[unit - units] : 1);
     return good ? APP_OK
                 : app_fail(APP_BAD_INPUT, "--time-budget '%s': give a number with s, m or h, such as 10m",
                            text);

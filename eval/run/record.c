@@ -90,8 +90,8 @@ static void set_cache(json_t **o, const struct eval_reading *r, const struct eva
     const json_t *depth = json_object_get(s->meta, "depth");
     const bool truncated = json_is_true(json_object_get(s->meta, "truncated"));
     const int32_t n_part = a->again ? a->n_part : e->n_part;
-    eval_field_set(o, EVAL_M_RATIO,
-                   number(n_part > 0 ? 1 - (a->again ? a->kept_mean : e->kept_mean) / n_part : 0, bad));
+    const double kept = a->again ? a->kept_mean : e->kept_mean;
+    eval_field_set(o, EVAL_M_RATIO, number(n_part > 0 ? 1 - kept / n_part : 0, bad));
     eval_field_set(o, EVAL_M_BYTES, json_integer((json_int_t)(a->again ? a->kv_bytes : e->kv_bytes)));
     eval_field_set(o, EVAL_M_META, json_integer((json_int_t)(a->again ? a->meta_bytes : e->meta_bytes)));
     eval_field_set(o, EVAL_M_PEAK, json_integer((json_int_t)e->peak_bytes));

@@ -100,9 +100,11 @@ static int load_profile(struct eval_run *run, struct app_profile_want want, stru
     want.user = user;
     want.required = needs.profiles;
     want.optional = needs.profiles_optional;
-    want.budget = c->size.kind == WNW_SIZE_BUDGET  ? (double)c->size.budget
-                  : c->size.kind == WNW_SIZE_RATIO ? (1 - c->size.ratio) * n
-                                                   : 0;
+    want.budget = 0;
+    if (c->size.kind == WNW_SIZE_BUDGET)
+        want.budget = (double)c->size.budget;
+    else if (c->size.kind == WNW_SIZE_RATIO)
+        want.budget = (1 - c->size.ratio) * n;
     const int rc = app_profile_load(&c->profile, notes, run->setup.model, &want);
     c->owns_profile = c->profile != NULL;
     return rc;
@@ -324,12 +326,13 @@ static void note_prefix(const struct eval_run *run)
         for (int32_t i = 0; eval_task_is_of(task, "longbench") && i < run->configs.n; i++)
             in_turn[prefix_in_turn(run->args, task, run->configs.items[i].mode)] = true;
     }
+    const char *where = "in the user's turn in mode aware_full, after the template's tail in others";
+    if (!in_turn[1])
+        where = "after the template's tail";
+    else if (!in_turn[0])
+        where = "in the user's turn";
     if ((in_turn[0] || in_turn[1]) && !run->setup.chat.raw && !run->args->quiet)
-        app_note("LongBench: answers begin %s (--lb-prefix)",
-                 !in_turn[1] ? "after the template's tail"
-                 : !in_turn[0]
-                     ? "in the user's turn"
-                     : "in the user's turn in mode aware_full, after the template's tail in others");
+        app_note("LongBench: answers begin %s (--lb-prefix)", where);
 }
 
 /* Reads a sample with `chat` around it and answers it for the configs in x->now. */

@@ -19,9 +19,8 @@ static int check_questions(const struct eval_setup *s)
 {
     for (int32_t i = 0; i < s->items.n; i++) {
         const struct eval_task *task = s->items.items[i].task;
-        const struct eval_records *r = task->flags & EVAL_WANTS_SQUAD    ? s->source.squad
-                                       : task->flags & EVAL_WANTS_HOTPOT ? s->source.hotpot
-                                                                         : NULL;
+        const struct eval_records *hotpot = task->flags & EVAL_WANTS_HOTPOT ? s->source.hotpot : NULL,
+                                  *r = task->flags & EVAL_WANTS_SQUAD ? s->source.squad : hotpot;
         if (r && s->items.items[i].n > r->n_questions)
             return app_fail(APP_BAD_INPUT, "%s has %d questions; lower --samples to that", task->name,
                             r->n_questions);
@@ -59,10 +58,12 @@ static int open_set(struct eval_set_reader *r, const struct eval_setup *s, const
     r->least_new = eval_answer_tokens(s->args, s->suite);
     r->n_ctx = scb ? s->source.n_ctx : 0;
     r->overhead = overhead;
-    r->max_prompt = s->args->max_prompt != APP_UNSET ? (int32_t)s->args->max_prompt
-                    : set->flags & EVAL_OWN_FILE || scb
-                        ? 0
-                        : eval_set_max_prompt(s->source.n_ctx, eval_set_max_new(r), overhead);
+    if (s->args->max_prompt != APP_UNSET)
+        r->max_prompt = (int32_t)s->args->max_prompt;
+    else if (set->flags & EVAL_OWN_FILE || scb)
+        r->max_prompt = 0;
+    else
+        r->max_prompt = eval_set_max_prompt(s->source.n_ctx, eval_set_max_new(r), overhead);
     return APP_OK;
 }
 

@@ -49,7 +49,11 @@ int32_t eval_set_max_new(const struct eval_set_reader *r)
 int32_t eval_set_max_prompt(int32_t n_ctx, int32_t max_new, int32_t overhead)
 {
     const int32_t room = n_ctx - max_new - overhead - RESERVE;
-    const int32_t paper = n_ctx == 32768 ? 31500 : n_ctx == 131072 ? 127500 : room;
+    int32_t paper = room;
+    if (n_ctx == 32768)
+        paper = 31500;
+    else if (n_ctx == 131072)
+        paper = 127500;
     return paper < room ? paper : room;
 }
 

@@ -61,12 +61,10 @@ static void ask(struct eval_sample *s, const struct needles *g, const struct eva
 {
     struct app_text query = {0};
     /* "a", "a, and b" or "a, b, c, and d" */
-    for (int32_t i = 0; i < p->n_queries; i++)
-        eval_put(s, &query, "%s%s",
-                 i == 0                 ? ""
-                 : i + 1 < p->n_queries ? ", "
-                                        : ", and ",
-                 g->key[g->asked[i]]);
+    for (int32_t i = 0; i < p->n_queries; i++) {
+        const char *between = i + 1 < p->n_queries ? ", " : ", and ";
+        eval_put(s, &query, "%s%s", i == 0 ? "" : between, g->key[g->asked[i]]);
+    }
     struct eval_turn *turn = eval_ask(
         s, form,
         (const char *const[]){"type", eval_value_name(p->value), "query", query.s ? query.s : "", NULL});

@@ -177,10 +177,15 @@ static bool draw_numbers(struct eval_sample *s, int *numbers, size_t n, struct e
         return false;
     }
     eval_random_shuffle(r, order, n);
-    for (size_t i = 0; i < n; i++)
-        numbers[order[i]] = i < N_TOP              ? MAX_NUMBER - BAND + (int)top[i]
-                            : i < N_TOP + N_BOTTOM ? (int)bottom[i - N_TOP]
-                                                   : BAND + (int)eval_random_below(r, MAX_NUMBER - 2 * BAND);
+    for (size_t i = 0; i < n; i++) {
+        int *number = &numbers[order[i]];
+        if (i < N_TOP)
+            *number = MAX_NUMBER - BAND + (int)top[i];
+        else if (i < N_TOP + N_BOTTOM)
+            *number = (int)bottom[i - N_TOP];
+        else
+            *number = BAND + (int)eval_random_below(r, MAX_NUMBER - 2 * BAND);
+    }
     free(order);
     return true;
 }

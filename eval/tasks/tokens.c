@@ -262,7 +262,8 @@ int eval_history_refs(struct app_text *out, const struct eval_chat *c, const str
     const char *prefix = turn->prefix.s ? turn->prefix.s : "";
     if (c->prefix_first) /* the answer opens the model's turn */
         prefix = "\n";
-    return eval_refs_text(out, turn, *prefix ? prefix : "\n") ? APP_OK : eval_no_memory("the references");
+    const bool good = eval_refs_text(out, turn, *prefix ? prefix : "\n");
+    return good ? APP_OK : eval_no_memory("the references");
 }
 
 /* Tokens from the end of the question of turn - 1, whose answer is `answer`, to the end of the question of `turn`. */

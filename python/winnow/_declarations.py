@@ -134,6 +134,7 @@ WNW_PROFILE_QUALITY = 9
 WNW_EFFORT_NORMAL = 0
 WNW_EFFORT_QUICK = 1
 WNW_EFFORT_PAPER = 2
+WNW_BRIDGE_LEAST_NEW = 128
 WNW_MASK_ALL = 0
 WNW_MASK_DECODE = 1
 WNW_MASK_ZERO = 0
@@ -1396,6 +1397,7 @@ FUNCTIONS = {
     "wnw_bridge_check_model": (c_int, [c_char_p]),
     "wnw_bridge_check_policy": (c_int, [POINTER(wnw_policy), POINTER(wnw_profile)]),
     "wnw_bridge_check_policy_on": (c_int, [c_char_p, POINTER(wnw_policy), POINTER(wnw_profile)]),
+    "wnw_bridge_check_workers": (c_int, []),
     "wnw_bridge_compress": (c_int, [POINTER(wnw_bridge)]),
     "wnw_bridge_compress_cells": (c_int, [POINTER(wnw_bridge), POINTER(wnw_bridge_cells_of)]),
     "wnw_bridge_drop": (c_int, [POINTER(wnw_bridge), c_int32, c_int32, c_int32, POINTER(c_int32), c_int32]),

@@ -65,7 +65,9 @@ static int32_t next_head(struct chosen *c)
 static int ranked_heads(const struct opts *o, const wnw_observation *obs, const int32_t **rank)
 {
     const wnw_profile *p = obs->profile;
-    const int32_t *all = !p ? NULL : o->heads == HEADS_SRH ? p->srh_rank : p->trad_rank;
+    const int32_t *all = NULL;
+    if (p)
+        all = o->heads == HEADS_SRH ? p->srh_rank : p->trad_rank;
     if (!all || p->model.n_head != obs->n_head || p->model.n_layer != obs->n_layer)
         return wnw__fail(WNW_E_MISMATCH, "%s retrieval heads of this model are needed; the profile has none",
                          o->heads == HEADS_SRH ? "semantic" : "traditional");
@@ -88,7 +90,7 @@ static int32_t n_chosen(const struct opts *o, const wnw_observation *obs)
 {
     const bool calibrated = o->heads == HEADS_SRH || o->heads == HEADS_TRADITIONAL;
     const int32_t known = calibrated && obs->profile ? obs->profile->srh_k : 0;
-    const int32_t k = o->k > 0 ? o->k : known > 0 ? known : (obs->n_head + 4) / 8;
+    const int32_t usual = known > 0 ? known : (obs->n_head + 4) / 8, k = o->k > 0 ? o->k : usual;
     if (k < 1)
         return 1;
     if (k < obs->n_head)

@@ -210,7 +210,10 @@ static void mask_values(const struct job *job, int32_t row, int32_t i, int32_t n
     }
     const uint16_t *half = m;
     for (int32_t c = 0; c < n; c++)
-        value[c] = half[c] == 0 ? 0.0f : half[c] == 0xfc00 ? -INFINITY : ggml_fp16_to_fp32(half[c]);
+        if (half[c] == 0)
+            value[c] = 0.0f;
+        else
+            value[c] = half[c] == 0xfc00 ? -INFINITY : ggml_fp16_to_fp32(half[c]);
 }
 
 /* Adds the mask to the scores of n entries from i on; places after them count as entries that are not seen. */

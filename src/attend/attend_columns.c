@@ -8,6 +8,7 @@
  * not depend on which thread took which run, and no thread waits for another.
  */
 #include "attend/attend_impl.h"
+#include "base/clamp.h"
 #include "kernel/noise.h"
 
 #include <string.h>
@@ -30,7 +31,7 @@ bool wnw__attend_leaves_columns(const struct wnw__attend_shared *sh, const struc
 static int32_t kept_rows(const struct wnw__attend_shared *sh, int32_t n)
 {
     const int32_t fit = KEPT_FLOATS / (n > 0 ? n : 1) / KEPT_ROWS * KEPT_ROWS;
-    const int32_t most = fit < KEPT_ROWS ? KEPT_ROWS : fit < WNW_ATTEND_ROWS ? fit : WNW_ATTEND_ROWS;
+    const int32_t most = (int32_t)wnw__clamp(fit, KEPT_ROWS, WNW_ATTEND_ROWS);
     return sh->group <= most ? most : wnw__attend_round_up(sh->group, WNW_ROWS_PAD);
 }
 

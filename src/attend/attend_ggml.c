@@ -267,7 +267,9 @@ static void fill_mask(const struct mask *m, ggml_fp16_t *data)
             bool sees = i < m->len + t + 1;
             if (sees && m->layer->n_swa > 0)
                 sees = p - (i < m->len ? pos[i] : n_past + (int32_t)i - m->len) < m->layer->n_swa;
-            data[t * n_kv + i] = !sees ? shut : bias && i < m->len ? ggml_fp32_to_fp16(bias[i]) : open;
+            data[t * n_kv + i] = sees ? open : shut;
+            if (sees && bias && i < m->len)
+                data[t * n_kv + i] = ggml_fp32_to_fp16(bias[i]);
         }
     }
 }

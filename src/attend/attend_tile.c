@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Streaming softmax attention of queries over entries of one KV head (arXiv 1805.02867, 2205.14135). */
 #include "attend/attend_impl.h"
+#include "base/clamp.h"
 #include "kernel/noise.h"
 
 #include <float.h>
@@ -168,8 +169,12 @@ static void mask_tile(const struct wnw__attend_work *w, int32_t n_query, enum wn
         int32_t from = w->from[r], to = w->to[r];
         from = seen == WNW_SEEN_F16 && w->quantised_to[r] > from ? w->quantised_to[r] : from;
         to = seen == WNW_SEEN_QUANTISED && w->quantised_to[r] < to ? w->quantised_to[r] : to;
-        from = from < i ? 0 : from - i > WNW_TILE ? WNW_TILE : from - i;
-        to = to - i > n ? n : to - i < from ? from : to - i;
+        from = (int32_t)wnw__clamp((int64_t)from - i, 0, WNW_TILE);
+        to -= i;
+        if (to > n)
+            to = n;
+        else if (to < from)
+            to = from;
         for (int32_t c = 0; c < from; c++)
             s[c] = -INFINITY;
         for (int32_t c = to; c < WNW_TILE; c++)

@@ -21,9 +21,9 @@ static inline enum wnw__fingerprint_form wnw__fingerprint_form(const char *text)
     const size_t n = text ? strlen(text) : 0;
     if (n == 0 || strspn(text, "0123456789abcdef") != n)
         return WNW_FINGERPRINT_BAD;
-    return n == WNW_FINGERPRINT_SIZE - 1 ? WNW_FINGERPRINT_NOW
-           : n == 16                     ? WNW_FINGERPRINT_OLD
-                                         : WNW_FINGERPRINT_BAD;
+    if (n == WNW_FINGERPRINT_SIZE - 1)
+        return WNW_FINGERPRINT_NOW;
+    return n == 16 ? WNW_FINGERPRINT_OLD : WNW_FINGERPRINT_BAD;
 }
 
 #endif

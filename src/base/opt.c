@@ -50,7 +50,9 @@ static int n_choices(const wnw_option *o)
 static void option_range(const wnw_option *o, double *min, double *max)
 {
     *min = o->type == WNW_OPT_BOOL || o->type == WNW_OPT_ENUM ? 0 : o->min;
-    *max = o->type == WNW_OPT_BOOL ? 1 : o->type == WNW_OPT_ENUM ? n_choices(o) - 1 : o->max;
+    *max = o->type == WNW_OPT_BOOL ? 1 : o->max;
+    if (o->type == WNW_OPT_ENUM)
+        *max = n_choices(o) - 1;
 }
 
 /* Whether the option's type, its place in a struct of `size` bytes, its default and its range can be. */

@@ -68,9 +68,18 @@ static size_t length_of(unsigned char c)
 /* The narrower ranges shut out overlong forms, surrogates and code points past U+10FFFF. */
 static bool second_fits(unsigned char first, unsigned char c)
 {
-    const unsigned char lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    const unsigned char hi = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    return c >= lo && c <= hi;
+    switch (first) {
+    case 0xe0:
+        return c >= 0xa0 && c <= 0xbf;
+    case 0xed:
+        return c >= 0x80 && c <= 0x9f;
+    case 0xf0:
+        return c >= 0x90 && c <= 0xbf;
+    case 0xf4:
+        return c >= 0x80 && c <= 0x8f;
+    default:
+        return c >= 0x80 && c <= 0xbf;
+    }
 }
 
 enum wnw__utf8 wnw__utf8_scan(const char *s, size_t len, size_t *n)
@@ -138,7 +147,7 @@ bool wnw__base64_read(void *to, size_t n, const char *text, size_t len)
         const size_t left = n - i < 3 ? n - i : 3;
         uint32_t x = 0;
         for (size_t k = 0; k < 4; k++) {
-            const int v = k <= left ? value_of(text[k]) : text[k] == '=' ? 0 : -1;
+            const int end = text[k] == '=' ? 0 : -1, v = k <= left ? value_of(text[k]) : end;
             if (v < 0)
                 return false;
             x = x << 6 | (uint32_t)v;

@@ -70,7 +70,7 @@ static inline size_t wnw__utf8_end(const char *s, size_t len)
     if (len == 0 || (unsigned char)s[len - back] < 0xc0)
         return len;
     const unsigned char first = (unsigned char)s[len - back];
-    const size_t whole = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    const size_t whole = 2 + (size_t)(first >= 0xe0) + (size_t)(first >= 0xf0);
     return back < whole ? len - back : len;
 }
 

@@ -17,12 +17,6 @@ int wnw__ascending_i32(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int wnw__ascending_i64(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 int wnw__ascending_u64(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

@@ -40,7 +40,6 @@ int wnw__rank_correlation(double *out, const double *a, const double *b, int32_t
 /* For qsort: ascending order of numbers, or of structs whose first member is the number. */
 int wnw__ascending_f64(const void *a, const void *b);
 int wnw__ascending_i32(const void *a, const void *b);
-int wnw__ascending_i64(const void *a, const void *b);
 int wnw__ascending_u64(const void *a, const void *b);
 int wnw__ascending_size(const void *a, const void *b);
 

@@ -78,7 +78,8 @@ char *wnw__behind_links(const char *path)
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    const size_t n = slash && slash > path ? (size_t)(slash - path) : 1;
+    return slash ? strndup(path, n) : strdup(".");
 }
 
 /* Makes an empty file of this name, with the permissions that the process gives new files. Returns 0 or errno. */

@@ -52,9 +52,6 @@ struct wnw__bridge_products {
 
 /* ---- Policies ---- */
 
-/* New cells of a prompt that make a sequence be compressed. */
-enum { WNW_BRIDGE_LEAST_NEW = 128 };
-
 struct wnw__bridge_tracks; /* sequence/track.h */
 struct wnw__proj;          /* observe/projnorm.h */
 struct wnw__team;          /* forward/team.h */

@@ -136,6 +136,11 @@ int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy, con
     return wnw_bridge_check_policy(policy, profile);
 }
 
+int wnw_bridge_check_workers(void)
+{
+    return WNW_OK;
+}
+
 int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)
 {
     (void)policy;

@@ -124,7 +124,9 @@ static int allocate(const void *opts, const wnw_layer_problem *p, int32_t *n_kee
     for (int32_t i = 0; i < p->n_layer; i++) {
         const double e = sum > 0 ? share_of(p, i) / sum : 1.0 / p->n_layer;
         const double b = m + nearbyint(e * (double)(total - (int64_t)p->n_layer * m));
-        n_keep[i] = b < m ? m : b > max ? max : (int32_t)b;
+        n_keep[i] = b > max ? max : (int32_t)b;
+        if (b < m)
+            n_keep[i] = m;
         given += n_keep[i];
     }
     place_rest(p, n_keep, total - given, total > given ? max : m);

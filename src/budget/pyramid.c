@@ -47,9 +47,11 @@ static int64_t fall(const struct opts *o, int32_t n_layer, int64_t max, int64_t 
     const int64_t n_step = n_layer - 1;
     int64_t sum = 0;
     for (int32_t l = 0; l < n_layer; l++) {
-        const int64_t down = n_step == 0             ? 0
-                             : o->form != FORM_EXACT ? l * ((max - min) / n_step)
-                                                     : (l * (max - min) + n_step - 1) / n_step;
+        int64_t down = 0;
+        if (n_step > 0 && o->form != FORM_EXACT)
+            down = l * ((max - min) / n_step);
+        else if (n_step > 0)
+            down = (l * (max - min) + n_step - 1) / n_step;
         n_keep[l] = (int32_t)(max - down);
         sum += n_keep[l];
     }

@@ -151,7 +151,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
     const bool tight =
         sum_of(n_keep, n_row) + n_stay + n_row > total && sum_of(n_keep, n_row) + n_free > total;
     const int64_t n = gather(p, n_row, tight, n_keep, scratch), room = total - sum_of(n_keep, n_row);
-    const int64_t left = n_stay < room ? n_stay : room > 0 ? room : 0;
+    const int64_t some = room > 0 ? room : 0, left = n_stay < room ? n_stay : some;
     struct wnw__cut cut = wnw__topk_cut(scratch, n, left < n ? left : n);
     for (int32_t r = 0; r < n_row; r++) {
         for (int32_t k = p->n_entry[r] - n_keep[r]; k > 0; k--)

@@ -110,8 +110,9 @@ static double share_of(const struct problem *x, int32_t r, double removed)
     const double above = i > 0 ? (double)y[i - 1] : (double)y[0] + 1,
                  below = i < m ? (double)y[i] : (double)y[m - 1] - 1;
     const double from = i > 0 ? (i - 0.5) / m : 0, to = i < m ? (i + 0.5) / m : 1;
-    const double part = above > below ? (above - t) / (above - below) : 1;
-    return from + (to - from) * (part < 0 ? 0 : part > 1 ? 1 : part);
+    double part = above > below ? (above - t) / (above - below) : 1;
+    part = part < 0 ? 0 : part;
+    return from + (to - from) * (part > 1 ? 1 : part);
 }
 
 static double count_of(const void *user, int32_t r, double removed)

@@ -113,7 +113,9 @@ static inline int32_t wnw__cache_first_seen(const struct wnw__cache *c, const st
 {
     if (l->n_swa <= 0)
         return 0;
-    return c->chunked ? pos / l->n_swa * l->n_swa : pos < l->n_swa ? 0 : pos - l->n_swa + 1;
+    if (c->chunked)
+        return pos / l->n_swa * l->n_swa;
+    return pos < l->n_swa ? 0 : pos - l->n_swa + 1;
 }
 
 /* Makes *c a cache without entries and without a tail, which wnw__cache_free frees. growth: entries per

@@ -30,9 +30,8 @@ static void copy_stored(const struct wnw__cache *c, struct wnw__kv_layer *dst, i
                         const struct wnw__kv_rows *src)
 {
     const bool in_tail = c->n_tail > 0 && src->type != c->type;
-    const int64_t row = in_tail         ? dst->tail.off[ih] + kept->n_tail_row
-                        : c->n_tail > 0 ? dst->tail.quantised_off[ih] + kept->n_row
-                                        : dst->off[ih] + kept->n_row;
+    const int64_t first = c->n_tail > 0 ? dst->tail.quantised_off[ih] : dst->off[ih],
+                  row = in_tail ? dst->tail.off[ih] + kept->n_tail_row : first + kept->n_row;
     uint8_t *k = (in_tail ? dst->tail.k : dst->k) + (size_t)row * src->row_bytes;
     const size_t v_bytes = in_tail ? src->row_bytes : c->v_row_bytes;
     if (k != src->k) {
@@ -111,7 +110,8 @@ static void kept_caps(const struct wnw__cache *c, int32_t il, const int32_t *con
                            keep[ih][i] - l->tail.n_first[ih] < l->tail.n_quantised[ih];
         /* Of `room` new entries, as many as a tail has no room for push others out of it. */
         const int32_t in_tail = n_keep[ih] - n_quantised, most = wnw__cache_most_f16(c) + 1;
-        const int32_t tail = in_tail + room < most ? in_tail + room : in_tail > most ? in_tail : most;
+        const int32_t least = in_tail > most ? in_tail : most,
+                      tail = in_tail + room < most ? in_tail + room : least;
         caps->tail[ih] = (int32_t)wnw__cache_round_up(tail, c->growth);
         caps->quantised[ih] = (int32_t)wnw__cache_round_up(
             n_quantised + (room > 0 && in_tail + room >= most ? room + WNW_CACHE_BLOCK : 0), c->growth);

@@ -1,10 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 #include "calibrate/bandit.h"
 
-#include "calibrate/cql.h"
-
 #include <math.h>
 #include <stdlib.h>
+
+/* ---- Conservative Q-learning ---- */
+
+enum { MOST_STEPS = 1000000 };
+
+bool wnw__cql_solve(const struct wnw__cql_state *s, double weight, double *q)
+{
+    double n = 0, k = 0, most = INFINITY;
+    for (int32_t a = 0; a < s->n_action; a++) {
+        n += (double)s->n[a];
+        k += s->n[a] > 0;
+        q[a] = s->n[a] > 0 ? s->mean[a] : -INFINITY;
+    }
+    for (int i = 0; n > 0 && i < MOST_STEPS && most >= 1e-9; i++) {
+        double e[WNW_CQL_ACTIONS], top = -INFINITY, sum = 0;
+        for (int32_t a = 0; a < s->n_action; a++)
+            top = fmax(top, q[a]);
+        for (int32_t a = 0; a < s->n_action; a++)
+            sum += e[a] = exp(q[a] - top);
+        most = 0;
+        for (int32_t a = 0; a < s->n_action; a++) {
+            if (s->n[a] == 0)
+                continue;
+            const double g = (double)s->n[a] / n * (q[a] - s->mean[a]) + weight * (e[a] / sum - 1 / k);
+            q[a] -= g / (1 + weight / 2);
+            most = fmax(most, fabs(g));
+        }
+    }
+    return n > 0;
+}
+
+/* ---- The log ---- */
 
 int wnw__bandit_init(struct wnw__bandit *b, int32_t n_cell, int32_t n_action, int32_t reference)
 {
@@ -61,25 +91,6 @@ void wnw__bandit_add(struct wnw__bandit *b, const struct wnw__bandit_trials *t)
         add_slot(b, t, slot, mean);
 }
 
-int wnw__bandit_gather(struct wnw__bandit *out, const struct wnw__bandit *b, int32_t size)
-{
-    WNW_TRY(wnw__bandit_init(out, b->n_cell / size, b->n_action, b->reference));
-    for (int32_t i = 0; i < b->n_cell * b->n_action; i++) {
-        struct wnw__bandit_action *to = &out->of[i / b->n_action / size * b->n_action + i % b->n_action];
-        to->n += b->of[i].n;
-        to->sum += b->of[i].sum;
-        to->n_pair += b->of[i].n_pair;
-        to->gain += b->of[i].gain;
-        to->gain_sq += b->of[i].gain_sq;
-    }
-    for (int32_t c = 0; c < b->n_cell; c++)
-        out->n_prompt[c / size] += b->n_prompt[c];
-    out->n_all = b->n_all;
-    out->sum_all = b->sum_all;
-    out->sq_all = b->sq_all;
-    return WNW_OK;
-}
-
 double wnw__bandit_sigma(const struct wnw__bandit *b)
 {
     if (b->n_all == 0)
@@ -99,6 +110,8 @@ double wnw__bandit_slope(const struct wnw__bandit *b, int32_t cell)
 {
     return wnw__bandit_mean(b, cell, b->n_action - 1) - wnw__bandit_mean(b, cell, 0);
 }
+
+/* ---- Choices ---- */
 
 /* Whether an action beats the reference by more than chance explains. */
 static bool passes(const struct wnw__bandit_action *of, const struct wnw__bandit_rule *rule)
@@ -129,22 +142,29 @@ static int32_t best_of(const struct wnw__bandit_rule *rule, const double *q, int
     return best;
 }
 
-void wnw__bandit_choose(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t *choice)
+int32_t wnw__bandit_best(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t first,
+                         int32_t n)
 {
     const double sigma = wnw__bandit_sigma(b);
-    for (int32_t c = 0; c < b->n_cell; c++) {
-        const int64_t row = (int64_t)c * b->n_action;
-        struct wnw__cql_state state = {.n_action = b->n_action};
-        double q[WNW_CQL_ACTIONS];
-        for (int32_t a = 0; a < b->n_action; a++) {
-            state.n[a] = b->of[row + a].n;
-            state.mean[a] = (rule->mean ? rule->mean[row + a] : wnw__bandit_mean(b, c, a)) / sigma;
-        }
-        choice[c] = -1;
-        if (!wnw__cql_solve(&state, rule->conservatism, q))
-            continue;
-        choice[c] = best_of(rule, q, b->n_action);
-        if (choice[c] != b->reference && !passes(&b->of[row + choice[c]], rule))
-            choice[c] = b->reference;
+    const double *mean = rule->mean && n == 1 ? rule->mean + (int64_t)first * b->n_action : NULL;
+    struct wnw__bandit_action of[WNW_CQL_ACTIONS] = {{0}};
+    struct wnw__cql_state state = {.n_action = b->n_action};
+    double q[WNW_CQL_ACTIONS];
+    for (int32_t i = 0; i < n * b->n_action; i++) {
+        const struct wnw__bandit_action *from = &b->of[(int64_t)first * b->n_action + i];
+        struct wnw__bandit_action *to = &of[i % b->n_action];
+        to->n += from->n;
+        to->sum += from->sum;
+        to->n_pair += from->n_pair;
+        to->gain += from->gain;
+        to->gain_sq += from->gain_sq;
     }
+    for (int32_t a = 0; a < b->n_action; a++) {
+        state.n[a] = of[a].n;
+        state.mean[a] = (mean ? mean[a] : of[a].sum / fmax((double)of[a].n, 1)) / sigma;
+    }
+    if (!wnw__cql_solve(&state, rule->conservatism, q))
+        return -1;
+    const int32_t best = best_of(rule, q, b->n_action);
+    return best == b->reference || passes(&of[best], rule) ? best : b->reference;
 }

@@ -1,17 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A contextual bandit: rewards of logged actions, kept for every cell (state), and the action that is best in
- * each. CompilerKV (arXiv 2602.08686, sections on offline compilation) has two of them: head weights, where a
- * cell is a layer's KV head, and thresholds, where a cell is a layer with a bin of entropy and of perplexity.
+ * A contextual bandit: rewards of logged actions, kept for every cell (state), and the action that is best in each. CompilerKV
+ * (arXiv 2602.08686) has two: cells of head weights are KV heads, and those of thresholds are layers with a pair of bins.
  *
- * A prompt is tried several times. A trial draws an action in many slots at once and has one reward for all
- * of them (a factorial design), so that the other slots' actions average out. What all trials of a prompt have
- * in common is no one's doing: the prompt's mean is taken off every reward.
+ * A trial of a prompt draws an action in many slots at once and has one reward for all of them (a factorial design), so that
+ * the other slots' actions average out. The mean over a prompt's trials is taken off every reward.
  */
 #ifndef WNW_CALIBRATE_BANDIT_H
 #define WNW_CALIBRATE_BANDIT_H
 
 #include "base/err.h"
+
+/* ---- Conservative Q-learning in a problem of one step: CompilerKV's eq. 4 with the discrete form of CQL (arXiv 2006.04779) ---- */
+
+/* The most actions of a state. */
+enum { WNW_CQL_ACTIONS = 16 };
+
+/* What the log says about one state. */
+struct wnw__cql_state {
+    int32_t n_action;             /* 1 .. WNW_CQL_ACTIONS */
+    int64_t n[WNW_CQL_ACTIONS];   /* how often each action was logged */
+    double mean[WNW_CQL_ACTIONS]; /* mean reward of each; not read where n is 0 */
+};
+
+/* Fills q[n_action] with the minimum of
+ *
+ *     J(q) = 1/2 sum_a p_a (q_a - mean_a)^2 + weight (ln sum_a exp q_a - sum_a q_a / k),   p_a = n_a / sum n
+ *
+ * over the k actions that were logged; the others get -INFINITY. weight >= 0; 0 gives the means. That chance logged an
+ * action rarely says nothing against it. No second derivative is above 1 + weight / 2, so gradient steps of its inverse never
+ * raise J. They end where every element of the gradient is below 1e-9. Returns false where no action was logged. */
+bool wnw__cql_solve(const struct wnw__cql_state *s, double weight, double *q);
+
+/* ---- The log ---- */
 
 /* What the log says of one action in one cell. */
 struct wnw__bandit_action {
@@ -43,9 +64,6 @@ struct wnw__bandit_trials {
     double *reward;  /* [n_trial] */
     double *penalty; /* [n_trial][n_slot] taken off the slot's own reward; NULL = none */
 };
-/* Makes `out`, not yet made, the log of larger cells: `size` cells of b after each other are one. Prompts that are in
- * several cells of b count as often. E_NOMEM. */
-int wnw__bandit_gather(struct wnw__bandit *out, const struct wnw__bandit *b, int32_t size);
 /* Credits every trial's reward, less the mean over the trials and less the slot's penalty, to the cells of
  * its slots. */
 void wnw__bandit_add(struct wnw__bandit *b, const struct wnw__bandit_trials *t);
@@ -64,15 +82,16 @@ enum wnw__bandit_tie {
 };
 struct wnw__bandit_rule {
     const double *value; /* [n_action] the actions, ascending */
-    const double *mean;  /* [n_cell][n_action] instead of the log's own means; NULL = those */
+    const double *mean;  /* [n_cell][n_action] instead of a cell's own means; NULL = those */
     double conservatism; /* weight of CQL's penalty, which knows that actions were drawn alike */
     double guard;        /* standard errors by which an action must beat the reference */
     int64_t guard_n;     /* rewards that it must have at least */
     enum wnw__bandit_tie tie;
 };
-/* Writes the best action of each cell to choice[n_cell], -1 where the cell has no rewards: the largest value
- * that conservative Q-learning gives on rewards in units of wnw__bandit_sigma, or the reference where that
- * action's paired gain does not pass the guard. */
-void wnw__bandit_choose(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t *choice);
+/* The best action of n cells from `first` on, which are taken as one, -1 where they have no rewards: the largest value that
+ * conservative Q-learning gives on rewards in units of wnw__bandit_sigma, or the reference where that action's paired gain
+ * does not pass the guard. Prompts that are in several of the cells count as often. */
+int32_t wnw__bandit_best(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t first,
+                         int32_t n);
 
 #endif

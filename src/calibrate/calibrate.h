@@ -118,6 +118,8 @@ void wnw__calibrate_progress_in(wnw_calibration *c, double from, double size);
 int wnw__calibrate_session(wnw_session **out, wnw_calibration *c, int32_t n_ctx);
 /* The part of a profile, and of a journal, that says which model it belongs to. */
 json_t *wnw__calibrate_model(const wnw_calibration *c);
+/* Sets *bos to the token that the vocabulary wants in front of a text; -1 = none. */
+int wnw__calibrate_bos(const wnw_calibration *c, int32_t *bos);
 /* All texts one after the other as tokens, without BOS; *tokens is released with wnw_free. At most n_most
  * tokens are made. */
 int wnw__calibrate_tokens(const wnw_calibration *c, int32_t n_most, int32_t **tokens, int32_t *n_tokens);

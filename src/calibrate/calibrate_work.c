@@ -177,6 +177,15 @@ int wnw__calibrate_session(wnw_session **out, wnw_calibration *c, int32_t n_ctx)
     return wnw_session_new(out, c->m, &p);
 }
 
+int wnw__calibrate_bos(const wnw_calibration *c, int32_t *bos)
+{
+    int32_t *first = NULL, n = 0;
+    WNW_TRY(wnw_tokenize(c->m, "", 0, true, false, &first, &n));
+    *bos = n > 0 ? first[0] : -1;
+    wnw_free(first);
+    return WNW_OK;
+}
+
 int wnw__calibrate_tokens_of_texts(const wnw_calibration *c, int32_t n_most, int32_t **tokens, int32_t *end)
 {
     int32_t *all = NULL, n = 0;

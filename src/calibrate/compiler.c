@@ -1,35 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CompilerKV's offline compiler: head weights and risk thresholds from logged experience. Paper: "CompilerKV:
- * Risk-Adaptive KV Compression via Offline Experience Compilation" (arXiv 2602.08686, eq. 2 to 4 and 14). The
- * authors have published tables drawn from curves and no compiler; what their text leaves open is decided
- * here (decision 031).
+ * CompilerKV's offline compiler: head weights and risk thresholds from logged experience ("CompilerKV: Risk-Adaptive KV
+ * Compression via Offline Experience Compilation", arXiv 2602.08686, eq. 2 to 4 and 14). The authors have published tables
+ * drawn from curves and no compiler; docs/internals/design/calibration.md says what is decided here.
  *
- *   1. Every prompt is read once: entropy and perplexity of its last tokens, and how likely its continuation
- *      is with the full cache. The features' quantiles are the bins; crowded bins lose prompts.
- *   2. Head weights: each trial draws a weight for every layer and KV head, keeps `budget` entries of every
- *      head, and reads the continuation. Reward: what the loss of likelihood takes off, - (nll - nll_full).
- *   3. Conservative Q-learning chooses a weight for each head; a choice that does not beat 1 by `guard`
- *      standard errors becomes 1. If two halves of the prompts disagree about all heads, or held-out prompts
- *      gain nothing, all weights are 1.
- *   4. Thresholds: each trial draws one for every layer. A layer also pays `penalty` x |entries above - free entries|
- *      / free entries. There is one table cell per layer and pair of bins. Cells with few rewards borrow from larger
- *      parts of the table. Cells with fewer prompts than `cell_prompts` take the choice of their layer, or of all
- *      (decision 098).
- *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and
- *      with no threshold at as many entries on each prompt. If they do not beat the one threshold by a standard
- *      error, it is written into all cells (decision 107).
+ *   1. Every prompt is read once: entropy and perplexity of its last tokens, and how likely its continuation is with the
+ *      full cache. The features' quantiles are the bins; crowded bins lose prompts.
+ *   2. Head weights: each trial draws a weight for every layer and KV head, keeps `budget` entries of every head, and
+ *      reads the continuation. Reward: what the loss of likelihood takes off, - (nll - nll_full).
+ *   3. Conservative Q-learning chooses a weight for each head; one that does not beat 1 by a standard error becomes 1.
+ *      All are 1 if two halves of the prompts disagree about them, or if held-out prompts gain nothing.
+ *   4. Thresholds: each trial draws one for every layer. A layer also pays 0.1 nats x |entries above - free| / free. There is
+ *      a cell per layer and pair of bins. One with few rewards borrows from larger parts of the table, and one with fewer
+ *      prompts than `cell_prompts` takes the choice of its layer, or of all.
+ *   5. Held-out prompts compare the thresholds with 1, with one threshold that keeps as much on average, and with none at
+ *      as many entries. If they do not beat the one by a standard error, it is written into all cells.
  */
 #include "base/json.h"
 #include "calibrate/compiler_impl.h"
 #include "winnow_method.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- Options ---- */
 
-static const char *const gates[] = {"elastic", "pooled", NULL};
 static const char *const accepts[] = {"checked", "always", NULL};
 
 #define INT(name, def, min, max, help) WNW_KIND_INT(struct wnw__compiler_opts, name, def, min, max, help)
@@ -45,15 +39,11 @@ static const wnw_option options[] = {
     INT(entropy_bins, 0, 0, 128, "bins of entropy; 0: by effort"),
     INT(ppl_bins, 0, 0, 128, "bins of perplexity; 0: by effort"),
     INT(window, 64, 1, 4096, "last prompt tokens that are observed, and that always stay"),
-    ENUM(gate, gates, "mode of the gate that thresholds are made for"),
     REAL(floor, 0.25, 1,
          "part of the budget besides the window that every layer keeps at least, as the gate's"),
     INT(cell_prompts, 4, 1, 1 << 20,
         "prompts that a cell of the thresholds needs for a choice of its own; with fewer its layer's, "
         "or that of all"),
-    REAL(conservatism, 0.5, 1e3, "weight of conservative Q-learning's penalty; 0: plain means"),
-    REAL(penalty, 0.1, 1e3, "nats that a layer pays for being off its budget by the whole of it"),
-    REAL(guard, 1, 100, "standard errors by which a choice must beat the neutral one"),
     ENUM(accept, accepts,
          "whether head weights that fail the checks become 1, and thresholds one (checked), or are kept "
          "(always)"),
@@ -79,14 +69,6 @@ static const struct effort {
     [WNW_EFFORT_NORMAL] = {SIZES(40, 12, 64, 32, 20, 5, 2), {1024, 1280}, 2, FEW_WEIGHTS, FEW_TAUS},
     [WNW_EFFORT_PAPER] = {SIZES(512, 64, 64, 32, 24, 20, 4), {1024, 2048, 4096, 8192}, 4, WEIGHTS, TAUS},
 };
-
-static int32_t largest_budget(const wnw_calibration *c)
-{
-    int32_t most = 0;
-    for (int32_t i = 0; i < c->params.n_budgets; i++)
-        most = c->params.budgets[i] > most ? c->params.budgets[i] : most;
-    return most;
-}
 
 /* Sets what is as the effort says, and tells the profile and the journal so. */
 static int resolve(struct wnw__compiling *w, const struct effort *e)
@@ -116,10 +98,10 @@ static int resolve(struct wnw__compiling *w, const struct effort *e)
 static int set_fixed(struct wnw__compiling *w)
 {
     static const char *const rows[][2] = {
-        {"head_low", "0.85"},       {"head_high", "1.15"}, {"head_step", "0.0"},   {"tau_low", "0.25"},
-        {"tau_high", "1.0"},        {"tau_step", "0.0"},   {"cell_prompts", NULL}, {"conservatism", NULL},
-        {"logging", "\"uniform\""}, {"penalty", NULL},     {"guard", NULL},        {"accept", NULL},
-        {"smooth", "false"},        {"monotone", "false"}};
+        {"gate", "\"elastic\""}, {"floor", NULL},         {"head_low", "0.85"},       {"head_high", "1.15"},
+        {"head_step", "0.0"},    {"tau_low", "0.25"},     {"tau_high", "1.0"},        {"tau_step", "0.0"},
+        {"cell_prompts", NULL},  {"conservatism", "0.5"}, {"logging", "\"uniform\""}, {"penalty", "0.1"},
+        {"guard", "1.0"},        {"accept", NULL},        {"smooth", "false"},        {"monotone", "false"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         json_t *v = rows[i][1] ? json_loads(rows[i][1], JSON_DECODE_ANY, NULL)
                                : json_incref(json_object_get(w->c->settings, rows[i][0]));
@@ -132,7 +114,10 @@ static int set_fixed(struct wnw__compiling *w)
 /* The lengths that leave something to drop and fit the context, to out[4]. E_RANGE: there is none. */
 static int find_lengths(const struct wnw__compiling *w, const struct effort *e, int32_t *out, int32_t *n)
 {
-    const int32_t least = 2 * largest_budget(w->c), most = w->c->info.n_ctx_train - w->o.next;
+    const int32_t most = w->c->info.n_ctx_train - w->o.next;
+    int32_t least = 0;
+    for (int32_t i = 0; i < w->c->params.n_budgets; i++)
+        least = w->c->params.budgets[i] > least / 2 ? 2 * w->c->params.budgets[i] : least;
     *n = 0;
     for (int32_t i = 0; w->o.length == 0 && i < e->n_lengths; i++)
         if (e->lengths[i] >= least && e->lengths[i] <= most)
@@ -168,53 +153,40 @@ static int check(const struct wnw__compiling *w)
 
 /* ---- The work ---- */
 
-static int find_layers(struct wnw__compiling *w)
-{
-    w->il = calloc((size_t)w->c->info.n_layer, sizeof *w->il);
-    if (!w->il)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
-    for (int32_t il = 0; il < w->c->info.n_layer; il++)
-        if (wnw__layer_takes_part(&w->c->shape, il))
-            w->il[w->n_il++] = il;
-    if (w->n_il == 0)
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "every layer of this model has a sliding window: there is nothing to compress");
-    w->grid = (struct wnw__risk_grid){w->n_il, w->o.entropy_bins, w->o.ppl_bins};
-    return WNW_OK;
-}
-
 static int allocate(struct wnw__compiling *w)
 {
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params), .n_threads = w->c->params.n_threads};
     const struct wnw__risk_grid *g = &w->grid;
     const size_t n_layer = (size_t)w->c->info.n_layer, n_heads = n_layer * (size_t)w->c->info.n_head_kv,
-                 n_cell = (size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl;
-    w->items = calloc((size_t)wnw__compiler_n_items(w), sizeof *w->items);
-    w->action = calloc(n_heads, sizeof *w->action);
-    w->try_weight = calloc(n_heads, sizeof *w->try_weight);
-    w->try_tau = calloc(n_layer, sizeof *w->try_tau);
-    w->count = calloc(n_layer, sizeof *w->count);
-    w->weight = calloc(n_heads, sizeof *w->weight);
-    w->tau = calloc(n_cell, sizeof *w->tau);
-    w->tau_from = calloc(n_cell, sizeof *w->tau_from);
-    w->entropy_edge = calloc((size_t)g->n_entropy, sizeof *w->entropy_edge);
-    w->ppl_edge = calloc((size_t)g->n_ppl, sizeof *w->ppl_edge);
-    if (!w->items || !w->action || !w->try_weight || !w->try_tau || !w->count || !w->weight || !w->tau ||
-        !w->tau_from || !w->entropy_edge || !w->ppl_edge)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a calibration");
-    return wnw_engine_new(&w->engine, w->c->m, &params);
+                 n_cell = (size_t)g->n_layer * (size_t)g->n_entropy * (size_t)g->n_ppl,
+                 n_trial = (size_t)w->o.head_trials + (size_t)w->o.tau_trials;
+    w->items = wnw__compiler_own(w, (size_t)wnw__compiler_n_items(w), sizeof *w->items);
+    w->action = wnw__compiler_own(w, n_heads, sizeof *w->action);
+    w->try_weight = wnw__compiler_own(w, n_heads, sizeof *w->try_weight);
+    w->try_tau = wnw__compiler_own(w, n_layer, sizeof *w->try_tau);
+    w->count = wnw__compiler_own(w, n_layer, sizeof *w->count);
+    w->weight = wnw__compiler_own(w, n_heads, sizeof *w->weight);
+    w->tau = wnw__compiler_own(w, n_cell, sizeof *w->tau);
+    w->tau_from = wnw__compiler_own(w, n_cell, sizeof *w->tau_from);
+    w->entropy_edge = wnw__compiler_own(w, (size_t)g->n_entropy, sizeof *w->entropy_edge);
+    w->ppl_edge = wnw__compiler_own(w, (size_t)g->n_ppl, sizeof *w->ppl_edge);
+    w->choice = wnw__compiler_own(w, n_cell, sizeof *w->choice);
+    w->mean = wnw__compiler_own(w, n_cell, sizeof(double[WNW_CQL_ACTIONS]));
+    w->slope = wnw__compiler_own(w, 2 * n_heads, sizeof *w->slope);
+    w->trials.cell = wnw__compiler_own(w, n_heads, sizeof *w->trials.cell);
+    w->trials.action = wnw__compiler_own(w, n_trial, n_heads);
+    w->trials.reward = wnw__compiler_own(w, n_trial, sizeof *w->trials.reward);
+    w->trials.penalty = wnw__compiler_own(w, n_trial * n_layer, sizeof *w->trials.penalty);
+    return w->short_of_memory ? wnw__fail(WNW_E_NOMEM, "no memory for a calibration")
+                              : wnw_engine_new(&w->engine, w->c->m, &params);
 }
 
 static int compile_budget(struct wnw__compiling *w, int32_t budget)
 {
     w->budget = budget;
     w->checks = (struct wnw__compiler_checks){0};
-    WNW_TRY(wnw__compiler_do(w, WNW_TASK_HEADS));
     WNW_TRY(wnw__compiler_learn_heads(w));
-    WNW_TRY(wnw__compiler_check_heads(w));
-    WNW_TRY(wnw__compiler_do(w, WNW_TASK_TAUS));
     WNW_TRY(wnw__compiler_learn_thresholds(w));
-    WNW_TRY(wnw__compiler_check_thresholds(w));
     return wnw__compiler_write(w);
 }
 
@@ -225,7 +197,10 @@ static int compile(struct wnw__compiling *w)
     WNW_TRY(resolve(w, e));
     WNW_TRY(set_fixed(w));
     WNW_TRY(check(w));
-    WNW_TRY(find_layers(w));
+    w->il = wnw__compiler_own(w, (size_t)w->c->info.n_layer, sizeof *w->il);
+    if (w->il)
+        WNW_TRY(wnw__trial_layers(w->il, &w->n_il, &w->c->shape));
+    w->grid = (struct wnw__risk_grid){w->n_il, w->o.entropy_bins, w->o.ppl_bins};
     WNW_TRY(find_lengths(w, e, lengths, &n_lengths));
     WNW_TRY(wnw__calibrate_set(w->c, "length", wnw__json_i32s(lengths, n_lengths)));
     WNW_TRY(allocate(w));
@@ -243,24 +218,12 @@ static void release(struct wnw__compiling *w)
     for (int32_t i = 0; w->items && i < wnw__compiler_n_items(w); i++)
         for (int task = 0; task < WNW_N_TASK; task++)
             free(w->items[i].noted[task]);
-    wnw__bandit_free(&w->head_log);
-    wnw__bandit_free(&w->half_log[0]);
-    wnw__bandit_free(&w->half_log[1]);
-    wnw__bandit_free(&w->tau_log);
+    for (int i = 0; i < WNW_N_LOG; i++)
+        wnw__bandit_free(&w->log[i]);
+    for (int i = 0; i < w->n_owned; i++)
+        free(w->owned[i]);
     wnw_engine_free(w->engine);
     wnw_free(w->tokens);
-    free(w->items);
-    free(w->il);
-    free(w->action);
-    free(w->try_weight);
-    free(w->try_tau);
-    free(w->count);
-    free(w->weight);
-    free(w->tau);
-    free(w->tau_from);
-    free(w->entropy_edge);
-    free(w->ppl_edge);
-    free(w->prompt);
 }
 
 static int run(wnw_calibration *c, const void *opts)

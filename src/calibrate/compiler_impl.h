@@ -5,26 +5,25 @@
  *     compiler.c:        options, what the effort makes of them, the order of the work
  *     compiler_text.c:   which parts of the texts are prompts
  *     compiler_trials.c: tasks of one prompt: reading it, trying actions, comparing tables on held-out prompts
- *     compiler_learn.c:  tables from the rewards
- *     compiler_check.c:  what the held-out prompts say of the tables
+ *     compiler_learn.c:  tables from the rewards, and what held-out prompts say of them
  *     compiler_result.c: profile and report
  */
 #ifndef WNW_CALIBRATE_COMPILER_IMPL_H
 #define WNW_CALIBRATE_COMPILER_IMPL_H
 
 #include "calibrate/calibrate.h"
-#include "calibrate/cql.h"
 #include "calibrate/risk_grid.h"
 #include "calibrate/trial.h"
 #include "winnow_batch.h"
 
+#include <stdlib.h>
+
 /* Options; 0 means as the effort says where the table of options says so. */
 struct wnw__compiler_opts {
-    int32_t items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window, gate;
-    int32_t accept, cell_prompts;
-    double conservatism, penalty, guard, floor;
+    int32_t items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,
+        cell_prompts, accept;
+    double floor;
 };
-enum wnw__compiler_gate { WNW_COMPILER_ELASTIC, WNW_COMPILER_POOLED };
 enum wnw__compiler_accept { WNW_ACCEPT_CHECKED, WNW_ACCEPT_ALWAYS };
 
 /* Actions of one table; `reference` is the number of the neutral one, 1. */
@@ -66,26 +65,29 @@ struct wnw__compiler_item {
     double *noted[WNW_N_TASK]; /* what each task ended with, for the current budget; NULL = not done */
 };
 
-/* What a comparison on held-out prompts gains, in nats per token, and its standard error. */
-struct wnw__compiler_gain {
-    double mean, error;
-};
+/* Comparisons on held-out prompts: learned head weights with ones; learned thresholds with ones, with none, with one. */
+enum wnw__compiler_over { WNW_HEADS_OVER_ONE, WNW_OVER_ONE, WNW_OVER_NONE, WNW_OVER_CONSTANT, WNW_N_OVER };
+
 /* What held-out prompts and the two halves of the others say. */
 struct wnw__compiler_checks {
-    double split;                    /* rank correlation of the slopes of head weights over the halves */
-    bool compared;                   /* head weights were compared on held-out prompts */
-    struct wnw__compiler_gain heads; /* of the learned weights over ones */
-    int32_t n_changed;               /* learned weights that differ from 1, before the checks */
-    bool no_signal, rejected;        /* the checks made all weights 1 */
-    /* Of the learned thresholds: over thresholds of 1, over no threshold, over `constant`. */
-    struct wnw__compiler_gain over_one, over_none, over_constant;
-    double constant; /* one threshold that keeps as much as the learned ones on average over the prompts */
-    /* over_constant is less than its error, so that the one threshold is written, unless accept=always. */
-    bool tau_rejected;
+    double split;             /* rank correlation of the slopes of head weights over the halves */
+    bool compared;            /* head weights were compared on held-out prompts */
+    int32_t n_changed;        /* learned weights that differ from 1, before the checks */
+    bool no_signal, rejected; /* the checks made all weights 1 */
+    struct wnw__compiler_gain {
+        double mean, error; /* nats per token, and the standard error */
+    } gain[WNW_N_OVER];
+    double constant;   /* one threshold that keeps as much as the learned ones on average over the prompts */
+    bool tau_rejected; /* WNW_OVER_CONSTANT gains less than its error */
     double kept_learned, kept_one, kept_constant; /* entries per head */
     double bound_layers,
-        bound_prompts; /* shares where the learned thresholds keep fewer entries than there is room */
+        bound_prompts; /* shares where the learned ones keep fewer entries than there is room */
 };
+
+/* Logs of rewards: of head weights, from all prompts and from every second one each; of thresholds. */
+enum wnw__compiler_log { WNW_LOG_HEADS, WNW_LOG_HALVES, WNW_LOG_TAUS = WNW_LOG_HALVES + 2, WNW_N_LOG };
+
+enum { WNW_COMPILER_OWNED = 32 };
 
 struct wnw__compiling {
     wnw_calibration *c;
@@ -101,8 +103,7 @@ struct wnw__compiling {
     struct wnw__compiler_item *items; /* [o.items + o.held_out], held-out ones last */
     int32_t *prompt;                  /* scratch for the tokens of one prompt and of what follows */
     wnw_engine *engine;
-    double trial_ms; /* time that trials of this run took, and their number */
-    int64_t n_trial;
+    double trial_ms, n_trial; /* time that trials of this run took, and their number */
     /* What is tried: [n_il][n_head_kv] actions, [n_layer][n_head_kv] weights, [n_layer] thresholds; [n_layer] counts. */
     uint8_t *action;
     float *try_weight;
@@ -110,12 +111,31 @@ struct wnw__compiling {
     int32_t *count;
 
     int32_t budget; /* the current one; 0 while prompts are read */
-    struct wnw__bandit head_log, half_log[2], tau_log;
+    struct wnw__bandit log[WNW_N_LOG];
+    /* Scratch of what learns: choices, means and slopes of cells, and the trials of one prompt. */
+    int32_t *choice;
+    double *mean, *slope;
+    struct wnw__bandit_trials trials;
     float *weight;     /* [n_layer][n_head_kv] */
     double *tau;       /* [n_il][entropy bins][perplexity bins] */
     uint8_t *tau_from; /* the same cells: a wnw__risk_from */
     struct wnw__compiler_checks checks;
+
+    void *owned[WNW_COMPILER_OWNED]; /* see wnw__compiler_own */
+    int n_owned;
+    bool short_of_memory;
 };
+
+/* Zeros that live as long as w. NULL, and short_of_memory, where there is no memory for them. */
+static inline void *wnw__compiler_own(struct wnw__compiling *w, size_t n, size_t size)
+{
+    void *made = w->n_owned < WNW_COMPILER_OWNED ? calloc(n, size) : NULL;
+    if (made)
+        w->owned[w->n_owned++] = made;
+    else
+        w->short_of_memory = true;
+    return made;
+}
 
 static inline int32_t wnw__compiler_n_items(const struct wnw__compiling *w)
 {
@@ -147,16 +167,11 @@ double wnw__compiler_step(int32_t i);
 
 /* Cuts the risks of the items into bins and chooses which are tried. */
 int wnw__compiler_bins(struct wnw__compiling *w);
+/* Tries head weights and learns from the rewards. All become 1, unless accept=always, where the halves of the items disagree
+ * about them, or where the learned ones are no better on held-out prompts. */
 int wnw__compiler_learn_heads(struct wnw__compiling *w);
+/* Tries thresholds and learns them, compares them on held-out prompts, finds the one threshold, and sums up. */
 int wnw__compiler_learn_thresholds(struct wnw__compiling *w);
-
-/* ---- compiler_check.c ---- */
-
-/* Whether the halves of the items agree about head weights, and then whether the learned ones are better on held-out
- * prompts; else all become 1 (unless accept=always). */
-int wnw__compiler_check_heads(struct wnw__compiling *w);
-/* Compares the learned thresholds on held-out prompts, finds the one threshold, and sums up. */
-int wnw__compiler_check_thresholds(struct wnw__compiling *w);
 /* Whether the profile has the one threshold in every cell in place of the learned ones. */
 bool wnw__compiler_is_constant(const struct wnw__compiling *w);
 /* Whether any head weight differs from 1. */

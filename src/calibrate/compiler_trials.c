@@ -6,14 +6,20 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
+struct unit;
+/* A kind of work on a prompt; its trials, and how many numbers it notes. */
+struct task {
+    const char *name;
+    int (*run)(struct unit *u);
+    int32_t n_trial, n_noted;
+};
 /* A task on one prompt; out[] is what it notes. */
 struct unit {
     struct wnw__compiling *w;
     enum wnw__compiler_task task;
     int32_t item;
-    int32_t n_trial; /* of the task */
+    struct task of;
     struct wnw__trial_prompt p;
     double *out;
 };
@@ -33,9 +39,9 @@ static int follow(struct unit *u, const wnw_plan *plan, int32_t k, double *cost)
     w->trial_ms += wnw__now_ms() - start;
     w->n_trial++;
     snprintf(what, sizeof what, "%.50s (%.0f trials a minute)", unit,
-             (double)w->n_trial * 6e4 / fmax(w->trial_ms, 1));
+             w->n_trial * 6e4 / fmax(w->trial_ms, 1));
     w->c->what = what;
-    const int rc = wnw__calibrate_progress(w->c, (read + (k + 1) * next) / (read + u->n_trial * next));
+    const int rc = wnw__calibrate_progress(w->c, (read + (k + 1) * next) / (read + u->of.n_trial * next));
     w->c->what = unit;
     return rc;
 }
@@ -81,36 +87,19 @@ double wnw__compiler_step(int32_t i)
     return exp(log(16) * (2.0 * i / (WNW_COMPILER_STEPS - 1) - 1));
 }
 
-/* Sets try_weight to the actions' weights, or to ones where action is NULL. */
-static void set_weights(struct wnw__compiling *w, const uint8_t *action)
-{
-    const int32_t n_kv = w->c->info.n_head_kv;
-    for (int32_t i = 0; i < w->n_il * n_kv; i++)
-        w->try_weight[w->il[i / n_kv] * n_kv + i % n_kv] = action ? (float)w->heads.value[action[i]] : 1;
-}
-
-/* Sets try_tau to one threshold for all layers. */
-static void set_tau(struct wnw__compiling *w, double tau)
+/* Sets try_tau to one threshold for all layers, or, where item is not NULL, to the learned ones of its cell. */
+static void set_tau(struct wnw__compiling *w, double tau, const struct wnw__compiler_item *item)
 {
     for (int32_t i = 0; i < w->n_il; i++)
-        w->try_tau[w->il[i]] = tau;
-}
-
-/* Sets try_tau to the learned thresholds of the item's cell. */
-static void set_learned(struct wnw__compiling *w, const struct wnw__compiler_item *item)
-{
-    for (int32_t i = 0; i < w->n_il; i++)
-        w->try_tau[w->il[i]] = w->tau[wnw__risk_cell(&w->grid, i, item->entropy_bin, item->ppl_bin)];
+        w->try_tau[w->il[i]] =
+            item ? w->tau[wnw__risk_cell(&w->grid, i, item->entropy_bin, item->ppl_bin)] : tau;
 }
 
 /* The budget with the learned weights and the thresholds of try_tau. */
 static struct wnw__trial_choice choice_of(const struct wnw__compiling *w)
 {
-    return (struct wnw__trial_choice){.budget = w->budget,
-                                      .weight = w->weight,
-                                      .tau = w->try_tau,
-                                      .pooled = w->o.gate == WNW_COMPILER_POOLED,
-                                      .floor = w->o.floor};
+    return (struct wnw__trial_choice){
+        .budget = w->budget, .weight = w->weight, .tau = w->try_tau, .floor = w->o.floor};
 }
 
 /* ---- Tasks ---- */
@@ -126,9 +115,11 @@ static int try_heads(struct unit *u)
 {
     struct wnw__compiling *w = u->w;
     const struct wnw__trial_choice choice = {.budget = w->budget, .weight = w->try_weight};
-    for (int32_t k = 0; k < u->n_trial; k++) {
-        wnw__compiler_draw(w, u->task, u->item, k, w->n_il * w->c->info.n_head_kv, w->action);
-        set_weights(w, w->action);
+    const int32_t n_kv = w->c->info.n_head_kv;
+    for (int32_t k = 0; k < u->of.n_trial; k++) {
+        wnw__compiler_draw(w, u->task, u->item, k, w->n_il * n_kv, w->action);
+        for (int32_t i = 0; i < w->n_il * n_kv; i++)
+            w->try_weight[w->il[i / n_kv] * n_kv + i % n_kv] = (float)w->heads.value[w->action[i]];
         WNW_TRY(try_choice(u, &choice, k, &u->out[k], NULL));
     }
     return WNW_OK;
@@ -138,13 +129,13 @@ static int try_taus(struct unit *u)
 {
     struct wnw__compiling *w = u->w;
     const struct wnw__trial_choice choice = choice_of(w);
-    for (int32_t k = 0; k < u->n_trial; k++) {
+    for (int32_t k = 0; k < u->of.n_trial; k++) {
         wnw__compiler_draw(w, u->task, u->item, k, w->n_il, w->action);
         for (int32_t i = 0; i < w->n_il; i++)
             w->try_tau[w->il[i]] = w->taus.value[w->action[i]];
         WNW_TRY(try_choice(u, &choice, k, &u->out[k], NULL));
         for (int32_t i = 0; i < w->n_il; i++)
-            u->out[u->n_trial + k * w->n_il + i] = w->count[i];
+            u->out[u->of.n_trial + k * w->n_il + i] = w->count[i];
     }
     return WNW_OK;
 }
@@ -153,7 +144,8 @@ static int hold_heads(struct unit *u)
 {
     struct wnw__compiling *w = u->w;
     struct wnw__trial_choice choice = {.budget = w->budget, .weight = w->try_weight};
-    set_weights(w, NULL);
+    for (int32_t i = 0; i < w->c->info.n_layer * w->c->info.n_head_kv; i++)
+        w->try_weight[i] = 1;
     WNW_TRY(try_choice(u, &choice, 0, &u->out[0], NULL));
     choice.weight = w->weight;
     return try_choice(u, &choice, 1, &u->out[1], NULL);
@@ -166,12 +158,12 @@ static int count_thresholds(struct unit *u)
     const struct wnw__trial_choice choice = choice_of(w);
     const int32_t n_free = wnw__trial_n_free(u->p.text.n_prompt, w->o.window, w->budget);
     double unused;
-    set_learned(w, &w->items[u->item]);
+    set_tau(w, 1, &w->items[u->item]);
     WNW_TRY(wnw__trial_count(&unused, &u->p, &choice, NULL, w->count));
     for (int32_t i = 0; i < w->n_il; i++)
         u->out[WNW_HELD_BOUND] += (double)(w->count[i] < n_free) / w->n_il;
     for (int32_t i = 0; i < WNW_COMPILER_STEPS; i++) {
-        set_tau(w, wnw__compiler_step(i));
+        set_tau(w, wnw__compiler_step(i), NULL);
         WNW_TRY(wnw__trial_count(&u->out[WNW_HELD_CURVE + i], &u->p, &choice, NULL, NULL));
     }
     return WNW_OK;
@@ -181,9 +173,7 @@ static int hold_taus(struct unit *u)
 {
     for (int32_t k = 0; k < WNW_HELD_KEPT; k++) {
         struct wnw__trial_choice choice = choice_of(u->w);
-        set_tau(u->w, 1);
-        if (k == WNW_HELD_LEARNED)
-            set_learned(u->w, &u->w->items[u->item]);
+        set_tau(u->w, 1, k == WNW_HELD_LEARNED ? &u->w->items[u->item] : NULL);
         if (k == WNW_HELD_NONE) {
             choice.tau = NULL;
             choice.budget = (int32_t)nearbyint(u->out[WNW_HELD_KEPT + WNW_HELD_LEARNED]);
@@ -196,34 +186,23 @@ static int hold_taus(struct unit *u)
 static int hold_constant(struct unit *u)
 {
     const struct wnw__trial_choice choice = choice_of(u->w);
-    set_tau(u->w, u->w->checks.constant);
+    set_tau(u->w, u->w->checks.constant, NULL);
     return try_choice(u, &choice, 0, &u->out[0], &u->out[1]);
 }
 
-static const struct task {
-    const char *name;
-    int (*run)(struct unit *u);
-} tasks[WNW_N_TASK] = {
-    [WNW_TASK_PROMPT] = {"prompt", read_risk},
-    [WNW_TASK_HEADS] = {"head trials", try_heads},
-    [WNW_TASK_TAUS] = {"threshold trials", try_taus},
-    [WNW_TASK_HELD_HEADS] = {"held-out heads", hold_heads},
-    [WNW_TASK_HELD_TAUS] = {"held-out thresholds", hold_taus},
-    [WNW_TASK_HELD_CONSTANT] = {"held-out constant", hold_constant},
-};
-
-/* The trials of a task, and how many numbers it notes. */
-static int32_t n_trial_of(const struct wnw__compiling *w, enum wnw__compiler_task task)
+static struct task task_of(const struct wnw__compiling *w, enum wnw__compiler_task task)
 {
-    const int32_t n[WNW_N_TASK] = {1, w->o.head_trials, w->o.tau_trials, 2, WNW_HELD_KEPT, 1};
-    return n[task];
-}
-
-static int32_t n_noted_of(const struct wnw__compiling *w, enum wnw__compiler_task task)
-{
-    const int32_t n[WNW_N_TASK] = {
-        3, w->o.head_trials, w->o.tau_trials * (1 + w->n_il), 2, WNW_HELD_CURVE + WNW_COMPILER_STEPS, 2};
-    return n[task];
+    const int32_t heads = w->o.head_trials, taus = w->o.tau_trials;
+    const struct task all[WNW_N_TASK] = {
+        [WNW_TASK_PROMPT] = {"prompt", read_risk, 1, 3},
+        [WNW_TASK_HEADS] = {"head trials", try_heads, heads, heads},
+        [WNW_TASK_TAUS] = {"threshold trials", try_taus, taus, taus * (1 + w->n_il)},
+        [WNW_TASK_HELD_HEADS] = {"held-out heads", hold_heads, 2, 2},
+        [WNW_TASK_HELD_TAUS] = {"held-out thresholds", hold_taus, WNW_HELD_KEPT,
+                                WNW_HELD_CURVE + WNW_COMPILER_STEPS},
+        [WNW_TASK_HELD_CONSTANT] = {"held-out constant", hold_constant, 1, 2},
+    };
+    return all[task];
 }
 
 /* ---- Units ---- */
@@ -245,42 +224,42 @@ static int run_unit(wnw_calibration *c, void *user, json_t **result)
                                        .kv_type = c->params.kv_type, .progress = on_read, .progress_user = c};
     int rc = wnw__trial_read(&u->p, w->engine, &params, &text, w->o.window);
     if (rc == WNW_OK)
-        rc = tasks[u->task].run(u);
+        rc = u->of.run(u);
     if (rc == WNW_OK)
-        *result = json_pack("{s:o}", "nll", wnw__json_f64s(u->out, n_noted_of(w, u->task)));
+        *result = json_pack("{s:o}", "nll", wnw__json_f64s(u->out, u->of.n_noted));
     wnw__trial_free(&u->p);
     return rc;
 }
 
 static int64_t unit_cost(const struct wnw__compiling *w, enum wnw__compiler_task task, int32_t item)
 {
-    return w->items[item].n_prompt + (int64_t)n_trial_of(w, task) * w->o.next;
+    return w->items[item].n_prompt + (int64_t)task_of(w, task).n_trial * w->o.next;
 }
 
 /* Does the unit, or takes its numbers from the journal, to the item. */
 static int do_unit(struct unit *u)
 {
     struct wnw__compiling *w = u->w;
-    char name[64] = "";
-    const int32_t n = n_noted_of(w, u->task);
+    double **noted = &w->items[u->item].noted[u->task];
+    char budget[24] = "", name[64];
     json_t *result;
-    if (w->budget > 0)
-        snprintf(name, sizeof name, "b%d ", (int)w->budget);
-    snprintf(name + strlen(name), sizeof name - strlen(name), "%s %d", tasks[u->task].name, (int)u->item);
-    double *noted = w->items[u->item].noted[u->task] = calloc((size_t)n, sizeof *noted);
-    if (!noted)
+    free(*noted);
+    u->out = *noted = calloc((size_t)u->of.n_noted, sizeof *u->out);
+    if (!u->out)
         return wnw__fail(WNW_E_NOMEM, "no memory for the results of a prompt");
-    u->out = noted;
-    int rc = wnw__calibrate_unit(
+    if (w->budget > 0)
+        snprintf(budget, sizeof budget, "b%d ", (int)w->budget);
+    snprintf(name, sizeof name, "%s%s %d", budget, u->of.name, (int)u->item);
+    WNW_TRY(wnw__calibrate_unit(
         w->c,
         &(struct wnw__calibrate_unit){
             .name = name, .cost = unit_cost(w, u->task, u->item), .run = run_unit, .user = u},
-        &result);
-    bool good = rc != WNW_OK || wnw__json_get_f64s(result, "nll", noted, n);
-    for (int32_t k = 0; good && rc == WNW_OK && k < n; k++)
-        good = isfinite(noted[k]);
+        &result));
+    bool good = wnw__json_get_f64s(result, "nll", u->out, u->of.n_noted);
+    for (int32_t k = 0; good && k < u->of.n_noted; k++)
+        good = isfinite(u->out[k]);
     json_decref(result);
-    return good ? rc : wnw__calibrate_damaged(w->c, tasks[u->task].name);
+    return good ? WNW_OK : wnw__calibrate_damaged(w->c, u->of.name);
 }
 
 /* Whether the task is for this item, where every prompt is tried. */
@@ -291,14 +270,10 @@ static bool is_for(const struct wnw__compiling *w, enum wnw__compiler_task task,
 
 int wnw__compiler_do(struct wnw__compiling *w, enum wnw__compiler_task task)
 {
-    for (int32_t i = 0; i < wnw__compiler_n_items(w); i++) {
-        struct wnw__compiler_item *item = &w->items[i];
-        const bool passed = task == WNW_TASK_HEADS || task == WNW_TASK_TAUS ? !item->kept : false;
-        free(item->noted[task]);
-        item->noted[task] = NULL;
-        if (is_for(w, task, i) && !passed)
-            WNW_TRY(do_unit(&(struct unit){w, task, i, n_trial_of(w, task), {0}, NULL}));
-    }
+    const bool tries = task == WNW_TASK_HEADS || task == WNW_TASK_TAUS;
+    for (int32_t i = 0; i < wnw__compiler_n_items(w); i++)
+        if (is_for(w, task, i) && (w->items[i].kept || !tries))
+            WNW_TRY(do_unit(&(struct unit){w, task, i, task_of(w, task), {0}, NULL}));
     return WNW_OK;
 }
 

@@ -247,9 +247,8 @@ static char *set_name(const struct work *w, const struct set *set)
 {
     char *name;
     const char *text = w->c->params.texts[set->i_text].name;
-    return asprintf(&name, "%s, %d tokens%s", text, (int)set->length, set->asks ? ", question" : "") < 0
-               ? NULL
-               : name;
+    const int n = asprintf(&name, "%s, %d tokens%s", text, (int)set->length, set->asks ? ", question" : "");
+    return n < 0 ? NULL : name;
 }
 
 /* Adds the share of every layer in the errors of a set; a set without any error has none. */

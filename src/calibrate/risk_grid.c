@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Shrinkage ---- */
 
@@ -48,42 +47,26 @@ void wnw__risk_shrink(const struct wnw__risk_grid *g, const struct wnw__bandit *
 
 const char *const wnw__risk_from[] = {"cell", "layer", "all", NULL};
 
-/* Gives cells with fewer than `least` prompts the choice of the part of the grid that they belong to, where that has them too:
- * cell c belongs to part c / size. */
-static int choose_in_parts(const struct wnw__bandit *b, const struct wnw__bandit_rule *rule, int32_t size,
-                           int64_t least, bool all, int32_t *choice, uint8_t *from)
+static int64_t n_prompt_of(const struct wnw__bandit *b, int32_t first, int32_t n)
 {
-    struct wnw__bandit_rule of_part = *rule;
-    struct wnw__bandit part;
-    of_part.mean = NULL;
-    WNW_TRY(wnw__bandit_gather(&part, b, size));
-    int32_t *best = malloc((size_t)part.n_cell * sizeof *best);
-    if (best)
-        wnw__bandit_choose(&part, &of_part, best);
-    for (int32_t c = 0; best && c < b->n_cell; c++)
-        if (b->n_prompt[c] < least && (all || part.n_prompt[c / size] >= least)) {
-            from[c] = all ? WNW_FROM_ALL : WNW_FROM_LAYER;
-            choice[c] = best[c / size];
-        }
-    wnw__bandit_free(&part);
-    if (!best)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %d thresholds", (int)b->n_cell);
-    free(best);
-    return WNW_OK;
+    int64_t sum = 0;
+    for (int32_t c = first; c < first + n; c++)
+        sum += b->n_prompt[c];
+    return sum;
 }
 
-int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
-                     const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from)
+void wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
+                      const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from)
 {
-    wnw__bandit_choose(b, rule, choice);
-    for (int32_t c = 0; c < b->n_cell; c++)
-        from[c] = WNW_FROM_CELL;
-    WNW_TRY(choose_in_parts(b, rule, b->n_cell, least, true, choice, from));
-    WNW_TRY(choose_in_parts(b, rule, g->n_entropy * g->n_ppl, least, false, choice, from));
-    for (int32_t c = 0; c < b->n_cell; c++)
-        if (choice[c] < 0)
-            choice[c] = b->reference;
-    return WNW_OK;
+    const int32_t size[WNW_N_FROM] = {1, g->n_entropy * g->n_ppl, b->n_cell};
+    for (int32_t c = 0; c < b->n_cell; c++) {
+        int32_t part = WNW_FROM_CELL;
+        while (part < WNW_FROM_ALL && n_prompt_of(b, c / size[part] * size[part], size[part]) < least)
+            part++;
+        const int32_t best = wnw__bandit_best(b, rule, c / size[part] * size[part], size[part]);
+        choice[c] = best < 0 ? b->reference : best;
+        from[c] = (uint8_t)part;
+    }
 }
 
 /* ---- Bins ---- */
@@ -103,12 +86,11 @@ void wnw__risk_edges(double *x, int32_t n, int32_t n_bin, double *edge)
         edge[i] = (double)(float)quantile(x, n, (double)(i + 1) / n_bin);
         if (i == 0)
             continue;
-        const double gap = 1e-6 * fmax(1, fabs(edge[i - 1]));
-        if (edge[i] < edge[i - 1] + gap) {
-            edge[i] = (double)(float)(edge[i - 1] + gap);
-            if (edge[i] <= edge[i - 1]) /* rounding took the gap away */
-                edge[i] = (double)nextafterf((float)edge[i - 1], INFINITY);
-        }
+        const double before = edge[i - 1], least = before + 1e-6 * fmax(1, fabs(before));
+        if (edge[i] < least)
+            edge[i] = (double)(float)least;
+        if (edge[i] <= before) /* rounding took the gap away */
+            edge[i] = (double)nextafterf((float)before, INFINITY);
     }
 }
 
@@ -122,21 +104,17 @@ int wnw__risk_stratify(const int32_t *cell, int32_t n, int32_t n_cell, int32_t m
 {
     int32_t *order = malloc((size_t)n * sizeof *order), *taken = calloc((size_t)n_cell, sizeof *taken);
     const uint64_t stream = wnw__stream(seed, 0, 0);
-    if (!order || !taken) {
-        free(order);
-        free(taken);
-        return wnw__fail(WNW_E_NOMEM, "no memory to choose among %d prompts", (int)n);
-    }
-    for (int32_t i = 0; i < n; i++)
+    const bool good = order && taken;
+    for (int32_t i = 0; good && i < n; i++)
         order[i] = i;
-    for (int32_t i = n - 1; i > 0; i--) {
+    for (int32_t i = n - 1; good && i > 0; i--) {
         const int32_t j = (int32_t)(wnw__mix(stream ^ (uint64_t)i) % (uint64_t)(i + 1)), other = order[j];
         order[j] = order[i];
         order[i] = other;
     }
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; good && i < n; i++)
         keep[order[i]] = taken[cell[order[i]]]++ < most;
     free(order);
     free(taken);
-    return WNW_OK;
+    return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to choose among %d prompts", (int)n);
 }

@@ -26,9 +26,9 @@ enum wnw__risk_from { WNW_FROM_CELL, WNW_FROM_LAYER, WNW_FROM_ALL, WNW_N_FROM };
 extern const char *const wnw__risk_from[];
 /* Writes the best action of every cell to choice[n_cell] and to from[n_cell] whose prompts chose it: the cell's own where
  * there are `least` of them, else the layer's, else all. rule->mean is that of cells; layers and all go by their own
- * means. Without any reward it is the reference. E_NOMEM. */
-int wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
-                     const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from);
+ * means. Without any reward it is the reference. */
+void wnw__risk_choose(const struct wnw__risk_grid *g, const struct wnw__bandit *b,
+                      const struct wnw__bandit_rule *rule, int64_t least, int32_t *choice, uint8_t *from);
 
 /* ---- Bins, and which prompts are tried so that no bin is tried alone ---- */
 

@@ -103,7 +103,7 @@ static void trim(char *text)
     /* text[tail - 1] begins the last character: as many bytes as the ones at its top say. */
     if (tail > first) {
         const unsigned char c = (unsigned char)text[tail - 1];
-        const size_t want = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+        const size_t want = 1 + (size_t)(c >= 0x80) + (size_t)(c >= 0xe0) + (size_t)(c >= 0xf0);
         len = tail - 1 + want <= len ? tail - 1 + want : tail - 1;
     }
     memmove(text, text + first, len - first);

@@ -229,9 +229,9 @@ static bool set_best(const struct srh *s, int kind, int32_t k, json_t *v, struct
             "%s heads: two facts have %.3f of the %d best of a layer in common (mean over %d "
             "layers; %.3f by chance)\n",
             titles[kind], sum / n, (int)k, (int)n, (double)k / s->model.n_head);
-    json_t *one =
-        good ? json_pack("{s:o, s:O}", "mean", n > 0 ? json_real(sum / n) : json_null(), "layers", layers)
-             : NULL;
+    json_t *one = NULL;
+    if (good)
+        one = json_pack("{s:o, s:O}", "mean", n > 0 ? json_real(sum / n) : json_null(), "layers", layers);
     json_decref(layers);
     return one && json_object_set_new(v, key, one) == 0;
 }
@@ -338,8 +338,8 @@ static int check_k(wnw_calibration *c, const struct options *o)
     if (o->k > c->info.n_head)
         return wnw__fail(WNW_E_RANGE, "srh: k is %d, and a layer has %d heads", (int)o->k,
                          (int)c->info.n_head);
-    const int32_t eighth = (c->info.n_head + 4) / 8;
-    return wnw__calibrate_set(c, "k", json_integer(o->k > 0 ? o->k : eighth > 0 ? eighth : 1));
+    const int32_t eighth = (c->info.n_head + 4) / 8, usual = eighth > 0 ? eighth : 1;
+    return wnw__calibrate_set(c, "k", json_integer(o->k > 0 ? o->k : usual));
 }
 
 static int run(wnw_calibration *c, const void *opts)

@@ -347,7 +347,7 @@ static int resolve(struct work *w, const struct opts *o)
 static int read_text(struct work *w)
 {
     const int64_t need = (int64_t)w->pieces * w->length;
-    int32_t n, n_bos, *bos;
+    int32_t n;
     if (need > INT32_MAX / 2)
         return wnw__fail(WNW_E_RANGE, "stats: %lld tokens are too many", (long long)need);
     WNW_TRY(wnw__calibrate_tokens(w->c, (int32_t)need, &w->tokens, &n));
@@ -357,10 +357,7 @@ static int read_text(struct work *w)
             "stats reads %d pieces of %d tokens, and the text has %d tokens; give a longer text, or "
             "pieces=%d",
             (int)w->pieces, (int)w->length, (int)n, (int)(n / w->length > 0 ? n / w->length : 1));
-    WNW_TRY(wnw_tokenize(w->c->m, "", 0, true, false, &bos, &n_bos));
-    w->bos = n_bos > 0 ? bos[0] : -1;
-    wnw_free(bos);
-    return WNW_OK;
+    return wnw__calibrate_bos(w->c, &w->bos);
 }
 
 static int prepare(struct work *w, const struct opts *o)

@@ -26,6 +26,18 @@ static int declare(wnw_session *s, int32_t window)
     return rc;
 }
 
+int wnw__trial_layers(int32_t *il, int32_t *n, const struct wnw__shape *model)
+{
+    *n = 0;
+    for (int32_t i = 0; i < model->n_layer; i++)
+        if (wnw__layer_takes_part(model, i))
+            il[(*n)++] = i;
+    if (*n > 0)
+        return WNW_OK;
+    return wnw__fail(WNW_E_UNSUPPORTED,
+                     "every layer of this model has a sliding window: there is nothing to compress");
+}
+
 static int allocate(struct wnw__trial_prompt *p, const struct wnw__plan_source *src)
 {
     const size_t n = (size_t)src->n_past, n_layer = (size_t)src->shape.n_layer,
@@ -34,12 +46,8 @@ static int allocate(struct wnw__trial_prompt *p, const struct wnw__plan_source *
     p->il = calloc(n_layer, sizeof *p->il);
     p->alpha = calloc(n, sizeof *p->alpha);
     p->score = calloc(n, sizeof *p->score);
-    for (int32_t il = 0; p->il && il < src->shape.n_layer; il++)
-        if (wnw__layer_takes_part(&src->shape, il))
-            p->il[p->n_il++] = il;
-    if (p->il && p->n_il == 0)
-        return wnw__fail(WNW_E_UNSUPPORTED, "every layer of this model has a sliding window: there is "
-                                            "nothing to compress");
+    if (p->il)
+        WNW_TRY(wnw__trial_layers(p->il, &p->n_il, &src->shape));
     p->rho = calloc((size_t)p->n_il * n_kv * n, sizeof *p->rho);
     if (p->il && p->alpha && p->score && p->rho)
         return WNW_OK;

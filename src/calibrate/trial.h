@@ -35,6 +35,9 @@ struct wnw__trial_prompt {
     double entropy, ppl;
 };
 
+/* Writes the numbers of the layers that take part to il[n_layer of the model], and sets *n. E_UNSUPPORTED: none does. */
+int wnw__trial_layers(int32_t *il, int32_t *n, const struct wnw__shape *model);
+
 /* Reads the prompt with a new session on the engine, which must outlive *p. params: n_ctx, cache type and
  * progress of its sessions. p->text.tokens stays borrowed. wnw__trial_free releases it, also after an
  * error. */
@@ -47,7 +50,6 @@ struct wnw__trial_choice {
     int32_t budget;      /* entries per layer and KV head, window included */
     const float *weight; /* [n_layer of the model][n_head_kv] largest head weight of each group */
     const double *tau;   /* [n_layer of the model] thresholds; NULL = every layer keeps the budget */
-    bool pooled;         /* the layers share what they keep together, instead of keeping less each */
     double floor;        /* part of the budget outside the last ones that every layer keeps at least */
 };
 /* Entries that a budget leaves in a layer next to the last ones, which always stay. */

@@ -52,17 +52,13 @@ static int add_layer(wnw_plan *plan, const struct wnw__trial_prompt *p, int32_t 
 
 /* From counts of entries above each threshold to counts of entries that stay. */
 static void bound_counts(const struct wnw__trial_choice *choice, int32_t n_il, int32_t n_judged,
-                         int32_t n_free, double *room, int32_t *count)
+                         int32_t n_free, int32_t *count)
 {
-    for (int32_t i = 0; i < n_il; i++) {
-        room[i] = n_judged;
-        if (!choice->tau)
-            count[i] = n_judged < n_free ? n_judged : n_free;
-        else if (!choice->pooled)
+    for (int32_t i = 0; i < n_il; i++)
+        if (choice->tau)
             count[i] = wnw__gate_elastic(count[i], n_judged, n_free, choice->floor);
-    }
-    if (choice->tau && choice->pooled)
-        wnw__gate_pooled(room, n_il, n_free, choice->floor, count);
+        else
+            count[i] = n_judged < n_free ? n_judged : n_free;
 }
 
 /* Adds every layer of the model; one with a sliding window is left alone by plans. */
@@ -95,9 +91,9 @@ int32_t wnw__trial_n_free(int32_t n_prompt, int32_t window, int32_t budget)
     return budget - protected_last(n_prompt, window, budget);
 }
 
-/* Fills count[n_il] with what stays of the first n_judged entries; room[n_il] is scratch. */
+/* Fills count[n_il] with what stays of the first n_judged entries. */
 static void count_layers(const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
-                         int32_t n_judged, double *room, int32_t *count, int32_t *above)
+                         int32_t n_judged, int32_t *count, int32_t *above)
 {
     for (int32_t i = 0; choice->tau && i < p->n_il; i++) {
         score_layer(p, choice->weight, i);
@@ -106,7 +102,7 @@ static void count_layers(const struct wnw__trial_prompt *p, const struct wnw__tr
             above[i] = count[i];
     }
     bound_counts(choice, p->n_il, n_judged, wnw__trial_n_free(p->text.n_prompt, p->window, choice->budget),
-                 room, count);
+                 count);
 }
 
 int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
@@ -114,16 +110,14 @@ int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const str
 {
     const int32_t n = p->text.n_prompt, n_judged = n - protected_last(n, p->window, choice->budget);
     int32_t *count = calloc((size_t)p->n_il, sizeof *count);
-    double *room = calloc((size_t)p->n_il, sizeof *room);
     *out = NULL;
-    int rc = count && room ? wnw__plan_begin(out, p->model.n_layer, p->model.n_head_kv, n)
-                           : wnw__fail(WNW_E_NOMEM, "no memory for a plan");
+    int rc = count ? wnw__plan_begin(out, p->model.n_layer, p->model.n_head_kv, n)
+                   : wnw__fail(WNW_E_NOMEM, "no memory for a plan");
     if (rc == WNW_OK) {
-        count_layers(p, choice, n_judged, room, count, above);
+        count_layers(p, choice, n_judged, count, above);
         rc = add_layers(*out, p, choice, n_judged, count);
     }
     free(count);
-    free(room);
     if (rc != WNW_OK) {
         wnw_plan_free(*out);
         *out = NULL;
@@ -136,17 +130,15 @@ int wnw__trial_count(double *kept, const struct wnw__trial_prompt *p, const stru
 {
     const int32_t n_last = protected_last(p->text.n_prompt, p->window, choice->budget);
     int32_t *own = calloc((size_t)p->n_il, sizeof *own);
-    double *room = calloc((size_t)p->n_il, sizeof *room);
-    const bool good = own && room;
+    const bool good = own;
     *kept = n_last;
     if (good)
-        count_layers(p, choice, p->text.n_prompt - n_last, room, own, above);
+        count_layers(p, choice, p->text.n_prompt - n_last, own, above);
     for (int32_t i = 0; good && i < p->n_il; i++) {
         *kept += (double)own[i] / p->n_il;
         if (count)
             count[i] = own[i];
     }
     free(own);
-    free(room);
     return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the counts of a plan");
 }

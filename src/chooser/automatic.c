@@ -48,7 +48,7 @@ static double kept_of(const wnw_size *size, int32_t n_tokens, double least)
     /* A budget is any share, by the prompt's length: what must be observed would depend on a length that is not known yet. So
      * sizes that shares were not measured at are taken for the smallest one that they were. */
     const double kept = (double)size->budget / n_tokens;
-    return kept > 1 ? 1 : kept > least ? kept : least;
+    return kept > 1 ? 1 : fmax(kept, least);
 }
 
 /* A budget is a smaller share of a longer prompt. So the choice is valid up to the length where that share falls below a threshold of the

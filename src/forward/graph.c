@@ -118,9 +118,12 @@ static void multiply(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *co
         n_row == 1 && n_ours == n ? wnw__matmul_node(e->matmul, ctx, ours, n, &a->input) : NULL;
     size_t at = 0;
     for (int i = 0; i < n; at += (size_t)w[i]->ne[1] * sizeof(float), i++)
-        y[i] = all       ? ggml_view_1d(ctx, all, w[i]->ne[1], at)
-               : ours[i] ? wnw__matmul_node(e->matmul, ctx, &ours[i], 1, &a->input)
-                         : ggml_mul_mat(ctx, w[i], a->x);
+        if (all)
+            y[i] = ggml_view_1d(ctx, all, w[i]->ne[1], at);
+        else if (ours[i])
+            y[i] = wnw__matmul_node(e->matmul, ctx, &ours[i], 1, &a->input);
+        else
+            y[i] = ggml_mul_mat(ctx, w[i], a->x);
 }
 
 static struct ggml_tensor *multiply_one(struct wnw__graph *g, wnw_engine *e, struct ggml_tensor *w,

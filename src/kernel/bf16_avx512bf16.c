@@ -179,13 +179,16 @@ static void accumulate(const uint32_t *p, int32_t rows, const float *corr, const
         for (int32_t r = 0, step; r < rows; r += step) {
             const uint32_t *pr = p + (int64_t)r * (WNW_TILE / 2);
             float *out = o + (int64_t)r * ld + c;
-            step = rows - r >= ROWS ? ROWS : rows - r >= 4 ? 4 : 1;
-            if (step == ROWS)
+            if (rows - r >= ROWS) {
+                step = ROWS;
                 accumulate_block(ROWS, pr, corr + r, v + c, n_pair, ld, out);
-            else if (step == 4)
+            } else if (rows - r >= 4) {
+                step = 4;
                 accumulate_block(4, pr, corr + r, v + c, n_pair, ld, out);
-            else
+            } else {
+                step = 1;
                 accumulate_block(1, pr, corr + r, v + c, n_pair, ld, out);
+            }
         }
 }
 

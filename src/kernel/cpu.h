@@ -16,7 +16,9 @@
 
 static inline const char *wnw__cpu_lacks_avx2(void)
 {
-    return !__builtin_cpu_supports("avx2") ? "avx2" : !__builtin_cpu_supports("fma") ? "fma" : NULL;
+    if (!__builtin_cpu_supports("avx2"))
+        return "avx2";
+    return __builtin_cpu_supports("fma") ? NULL : "fma";
 }
 
 static inline const char *wnw__cpu_lacks_avxvnni(void)
@@ -33,28 +35,35 @@ static inline const char *wnw__cpu_lacks_avxvnni(void)
 /* What all kernels for AVX-512 want. */
 static inline const char *wnw__cpu_lacks_avx512bwvl(void)
 {
-    return !__builtin_cpu_supports("avx512f")    ? "avx512f"
-           : !__builtin_cpu_supports("avx512bw") ? "avx512bw"
-           : !__builtin_cpu_supports("avx512vl") ? "avx512vl"
-                                                 : NULL;
+    if (!__builtin_cpu_supports("avx512f"))
+        return "avx512f";
+    if (!__builtin_cpu_supports("avx512bw"))
+        return "avx512bw";
+    return __builtin_cpu_supports("avx512vl") ? NULL : "avx512vl";
 }
 
 static inline const char *wnw__cpu_lacks_avx512(void)
 {
     const char *lacks = wnw__cpu_lacks_avx512bwvl();
-    return lacks ? lacks : __builtin_cpu_supports("avx512dq") ? NULL : "avx512dq";
+    if (!lacks && !__builtin_cpu_supports("avx512dq"))
+        lacks = "avx512dq";
+    return lacks;
 }
 
 static inline const char *wnw__cpu_lacks_avx512bf16(void)
 {
     const char *lacks = wnw__cpu_lacks_avx512bwvl();
-    return lacks ? lacks : __builtin_cpu_supports("avx512bf16") ? NULL : "avx512_bf16";
+    if (!lacks && !__builtin_cpu_supports("avx512bf16"))
+        lacks = "avx512_bf16";
+    return lacks;
 }
 
 static inline const char *wnw__cpu_lacks_avx512vnni(void)
 {
     const char *lacks = wnw__cpu_lacks_avx512bwvl();
-    return lacks ? lacks : __builtin_cpu_supports("avx512vnni") ? NULL : "avx512_vnni";
+    if (!lacks && !__builtin_cpu_supports("avx512vnni"))
+        lacks = "avx512_vnni";
+    return lacks;
 }
 
 #elif defined(__aarch64__)

@@ -77,7 +77,9 @@ static inline float wnw__act_scale(uint32_t top, float *by)
     memcpy(&largest, &top, sizeof largest);
     const bool finite = top < 0x7f800000u, some = finite && top >= WNW_ACT_TINY;
     *by = some ? 127.0f / largest : 0.0f;
-    return some ? largest / 127.0f : finite ? 0.0f : NAN;
+    if (some)
+        return largest / 127.0f;
+    return finite ? 0.0f : NAN;
 }
 
 /* The number of chunks of k columns. */

@@ -97,9 +97,11 @@ static inline __attribute__((always_inline)) void tile(const struct wnw__strip *
                 const __m256 a = _mm256_set1_ps(act[t].scale[b * block / 32]);
                 const __m256 rest = _mm256_set1_ps(block == 32 ? act[t].sum32[b] : act[t].sum16[b]);
                 float *out = y + t * ld + r0 + 8 * v;
-                __m256 f = b > 0    ? _mm256_loadu_ps(out)
-                           : before ? _mm256_loadu_ps(before + t * WNW_STRIP + r0 + 8 * v)
-                                    : _mm256_setzero_ps();
+                __m256 f = _mm256_setzero_ps();
+                if (b > 0)
+                    f = _mm256_loadu_ps(out);
+                else if (before)
+                    f = _mm256_loadu_ps(before + t * WNW_STRIP + r0 + 8 * v);
                 f = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[t][v]), _mm256_mul_ps(a, d), f);
                 _mm256_storeu_ps(out, _mm256_fmadd_ps(rest, m, f));
             }

@@ -312,7 +312,9 @@ ALWAYS __m256i sums8(const __m256i s[4], const int folds)
 ALWAYS int folds_of(int u_max, int n)
 {
     const int most = u_max * 127 * n;
-    return FEW_DOT || u_max > 63 ? -1 : 4 * most <= 32767 ? 2 : 2 * most <= 32767 ? 1 : 0;
+    if (FEW_DOT || u_max > 63)
+        return -1;
+    return (2 * most <= 32767) + (4 * most <= 32767);
 }
 
 /* Products of 16 columns with a token. */
@@ -393,7 +395,7 @@ ALWAYS void add_unit(const struct few_type t, struct few_unit *u, int32_t from, 
     if (!FEW_DOT && t.u_max > 63) /* values are signed, see matmul_256.h */
         u->m[0] = _mm256_fmadd_ps(u->d[0], _mm256_set1_ps(128.0f), u->m[0]);
     /* The columns of a part, which share bytes of the file, are constants to the compiler. */
-    const int part = t.k_unit == B ? B : t.block == 16 ? 4 * B : 2 * B;
+    const int large = t.block == 16 ? 4 * B : 2 * B, part = t.k_unit == B ? B : large;
     for (int32_t first = 0; first < t.k_unit; first += part)
 #pragma GCC unroll 4
         for (int32_t c = 0; c < part; c += B)

@@ -106,9 +106,11 @@ INLINE void tile(const struct wnw__strip *s, const int block, const bool bytes, 
             for (int t = 0; t < n; t++) {
                 const float rest = block == 32 ? act[t].sum32[b] : act[t].sum16[b];
                 float *out = y + t * ld + r;
-                float32x4_t f = b > 0    ? vld1q_f32(out)
-                                : before ? vld1q_f32(before + t * WNW_STRIP + r)
-                                         : vdupq_n_f32(0.0f);
+                float32x4_t f = vdupq_n_f32(0.0f);
+                if (b > 0)
+                    f = vld1q_f32(out);
+                else if (before)
+                    f = vld1q_f32(before + t * WNW_STRIP + r);
                 f = vfmaq_f32(f, vcvtq_f32_s32(sum[t][v]), vmulq_n_f32(d, act[t].scale[b * block / 32]));
                 vst1q_f32(out, vfmaq_n_f32(f, m, rest));
             }

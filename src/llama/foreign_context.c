@@ -69,9 +69,10 @@ static int decode(struct wnw__foreign_context *f)
     WNW_TRY(wnw__llama_decode(&result, reason, f->ctx, &f->batch));
     if (wnw__drive_status(f->drive) != WNW_OK)
         return wnw__drive_status(f->drive); /* with its message */
-    return result == 0 ? WNW_OK
-                       : wnw__fail(WNW_E_BACKEND, "libllama could not read a batch of %d tokens (%d)%s%s",
-                                   (int)f->batch.n_tokens, (int)result, *reason ? ": " : "", reason);
+    if (result == 0)
+        return WNW_OK;
+    return wnw__fail(WNW_E_BACKEND, "libllama could not read a batch of %d tokens (%d)%s%s",
+                     (int)f->batch.n_tokens, (int)result, *reason ? ": " : "", reason);
 }
 
 static void add_row(struct wnw__foreign_context *f, int32_t token, int32_t pos, int32_t seq, bool out)

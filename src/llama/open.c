@@ -48,10 +48,10 @@ static void leave_out_padding(struct wnw_model *m)
 static int open_model(struct wnw_model *m, const char *path, const wnw_model_params *params, bool foreign)
 {
     WNW_TRY(wnw__model_map(m, path, params->digests));
-    bool by_libllama = foreign || !m->arch;
-    if (!by_libllama)
-        WNW_TRY(wnw__hparams_by_libllama(m, &by_libllama));
-    if (by_libllama)
+    const char *key = NULL;
+    if (!foreign && m->arch)
+        WNW_TRY(wnw__hparams_by_libllama(m, &key));
+    if (foreign || !m->arch || key)
         return open_foreign(m, path, params);
     WNW_TRY(wnw__model_read(m));
     WNW_TRY(wnw__memory_check(vocabulary_bytes(m), "the vocabulary of the model"));

@@ -32,7 +32,10 @@ int32_t wnw__gate_above(const float *u, int32_t n, int32_t norm, double tau)
     }
     if (!(sum > 0))
         return tau <= 1 ? n : 0; /* every z is 1 */
-    by = norm == WNW_NORM_MAX ? max + 1e-8 : (norm == WNW_NORM_MEDIAN ? median(u, n) : sum / n) + 1e-20;
+    if (norm == WNW_NORM_MAX)
+        by = max + 1e-8;
+    else
+        by = (norm == WNW_NORM_MEDIAN ? median(u, n) : sum / n) + 1e-20;
     for (int32_t t = 0; t < n; t++)
         count += (double)u[t] / by >= tau;
     return count;

@@ -32,8 +32,9 @@ int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, 
     /* The order of factors is that of kvpress, because the last bits decide where a count is truncated. */
     if (equal && p->ratio > 0)
         return wnw__round_count((double)n_row * p->n * (1 - p->ratio), p->rounding);
-    return equal ? wnw__round_count(n_row * p->mean, p->rounding)
-                 : (int32_t)(sum < INT32_MAX ? sum : INT32_MAX);
+    if (equal)
+        return wnw__round_count(n_row * p->mean, p->rounding);
+    return (int32_t)(sum < INT32_MAX ? sum : INT32_MAX);
 }
 
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n)

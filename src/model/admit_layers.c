@@ -66,11 +66,10 @@ static int check_need(const struct wnw_model *m, int32_t il, const struct need *
     if (missing(m, il, need->has, &n) || (need->lacks && tensor_of(m, il, need->lacks, strlen(need->lacks))))
         return WNW_OK;
     const char *name = missing(m, il, need->needs, &n), *lacks = need->lacks ? need->lacks : "";
-    return name
-               ? wnw__fail(WNW_E_FORMAT,
-                           "the GGUF lacks tensor blk.%d.%.*s: layers of %s that have %s%s%s need it",
-                           (int)il, (int)n, name, m->foreign.name, need->has, *lacks ? " and no " : "", lacks)
-               : WNW_OK;
+    if (!name)
+        return WNW_OK;
+    return wnw__fail(WNW_E_FORMAT, "the GGUF lacks tensor blk.%d.%.*s: layers of %s that have %s%s%s need it",
+                     (int)il, (int)n, name, m->foreign.name, need->has, *lacks ? " and no " : "", lacks);
 }
 
 static double key_of(const struct wnw_model *m, const char *key, size_t i, double def)
@@ -79,7 +78,8 @@ static double key_of(const struct wnw_model *m, const char *key, size_t i, doubl
     double x;
     const int64_t id = wnw__key_find(m->gguf, key, full);
     const size_t n = id < 0 ? 0 : wnw__key_count(m->gguf, id);
-    return n > 0 && wnw__key_number(m->gguf, id, i < n ? i : n - 1, &x) ? x : def;
+    const bool there = n > 0 && wnw__key_number(m->gguf, id, i < n ? i : n - 1, &x);
+    return there ? x : def;
 }
 
 /* Whether a layer of glm-dsa chooses the tokens that it reads, as libllama has it where the file does not say it. */
@@ -120,10 +120,10 @@ static int check_lerp(const struct wnw_model *m, int32_t il)
     static const char lerp[] = "time_mix_lerp_fused.weight";
     const struct ggml_tensor *t = tensor_of(m, il, lerp, strlen(lerp));
     const bool gate = !missing(m, il, "time_mix_g1.weight time_mix_g2.weight", &n);
-    return !t || t->ne[3] == (gate ? 6 : 5)
-               ? WNW_OK
-               : wnw__fail(WNW_E_FORMAT, "tensor blk.%d.%s has %lld vectors: a layer %s a gate needs %d",
-                           (int)il, lerp, (long long)t->ne[3], gate ? "with" : "without", gate ? 6 : 5);
+    if (!t || t->ne[3] == (gate ? 6 : 5))
+        return WNW_OK;
+    return wnw__fail(WNW_E_FORMAT, "tensor blk.%d.%s has %lld vectors: a layer %s a gate needs %d", (int)il,
+                     lerp, (long long)t->ne[3], gate ? "with" : "without", gate ? 6 : 5);
 }
 
 /* libllama has the rows of this tensor begin elsewhere, where the file's are of another length; blocks cannot be cut. */

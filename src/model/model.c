@@ -14,7 +14,8 @@ static int set_name(struct wnw_model *m, const char *path)
 {
     const char *name = wnw__key_str(m->gguf, "general.name");
     const char *base = strrchr(path, '/');
-    m->name = strdup(name && *name ? name : base ? base + 1 : path);
+    const char *file = base ? base + 1 : path;
+    m->name = strdup(name && *name ? name : file);
     return m->name ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the model's name");
 }
 

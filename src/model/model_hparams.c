@@ -192,22 +192,25 @@ static bool has_experts(const struct wnw_model *m)
     return wnw__key_i32(m->gguf, ".expert_count", 0, &n) == WNW_OK && n > 0;
 }
 
-/* RoPE that turns by YaRN's angles, or scales what it turns. */
-static bool has_yarn(const struct wnw_model *m)
+/* The key of RoPE that turns by YaRN's angles, or scales what it turns; NULL = it does neither. */
+static const char *yarn_key(const struct wnw_model *m)
 {
     const char *type = wnw__key_str(m->gguf, ".rope.scaling.type");
     float factor;
-    return (type && strcmp(type, "yarn") == 0) ||
-           (wnw__key_f32(m->gguf, ".rope.scaling.attn_factor", 1.0f, &factor) == WNW_OK && factor != 1.0f);
+    if (type && strcmp(type, "yarn") == 0)
+        return "rope.scaling.type";
+    if (wnw__key_f32(m->gguf, ".rope.scaling.attn_factor", 1.0f, &factor) == WNW_OK && factor != 1.0f)
+        return "rope.scaling.attn_factor";
+    return NULL;
 }
 
-int wnw__hparams_by_libllama(const struct wnw_model *m, bool *by_libllama)
+int wnw__hparams_by_libllama(const struct wnw_model *m, const char **key)
 {
-    *by_libllama = true;
-    if (has_experts(m))
+    *key = has_experts(m) ? "expert_count" : NULL;
+    if (*key)
         return WNW_OK;
-    *by_libllama = has_yarn(m);
-    if (!*by_libllama)
+    *key = yarn_key(m);
+    if (!*key)
         return WNW_OK;
     struct wnw_model sized = *m;
     WNW_TRY(read_sizes(m->gguf, &sized.hp));

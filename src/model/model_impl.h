@@ -10,9 +10,9 @@
  * E_FORMAT, E_UNSUPPORTED. */
 int wnw__hparams_read(struct wnw_model *m);
 
-/* Whether the file, of a family that winnow has graphs for, holds what only libllama's compute: experts, or YaRN.
- * Other keys than YaRN's that neither computes with are refused here. Errors: E_FORMAT, E_UNSUPPORTED. */
-int wnw__hparams_by_libllama(const struct wnw_model *m, bool *by_libllama);
+/* Sets *key to the key of the file, of a family that winnow has graphs for, that only libllama's graphs compute with: of experts, or of
+ * YaRN; NULL = there is none. Other keys than YaRN's that neither computes with are refused here. Errors: E_FORMAT, E_UNSUPPORTED. */
+int wnw__hparams_by_libllama(const struct wnw_model *m, const char **key);
 
 /* Sets m's w, layers and hp.n_vocab; parts and hyper-parameters are set before. A tensor that nothing of the model is
  * computed with is refused, because its numbers would be wrong. Errors: E_FORMAT, E_UNSUPPORTED, E_NOMEM. */

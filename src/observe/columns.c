@@ -3,6 +3,7 @@
 #include "observe/columns.h"
 
 #include "attend/attend_impl.h"
+#include "base/clamp.h"
 #include "base/vectors.h"
 #include "kernel/noise.h"
 #include "observe/recorders.h"
@@ -172,7 +173,7 @@ static void hide(float *s, int32_t rows, int32_t first, int32_t n)
     if (first >= WNW_TILE && n == WNW_TILE)
         return;
     for (int32_t r = 0; r < rows; r++) {
-        const int32_t to = first + r < 0 ? 0 : first + r < n ? first + r : n;
+        const int32_t to = (int32_t)wnw__clamp((int64_t)first + r, 0, n);
         for (int32_t c = to; c < WNW_TILE; c++)
             s[(int64_t)r * WNW_TILE + c] = -INFINITY;
     }
@@ -550,11 +551,10 @@ static unsigned reads_columns(const void *rec, const struct wnw__record_pass *pa
             continue;
         if (want && want->seen)
             return 0;
-        columns |=
-            (want ? want->sum != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_SUM] > 0) ? WNW_COLUMN_SUMS : 0;
-        columns |= (want ? want->max != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_MAX] > 0)
-                       ? WNW_COLUMN_MAXIMA
-                       : 0;
+        if (want ? want->sum != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_SUM] > 0)
+            columns |= WNW_COLUMN_SUMS;
+        if (want ? want->max != NULL : pass->cache->aux_planes[WNW_AUX_ATTN_MAX] > 0)
+            columns |= WNW_COLUMN_MAXIMA;
     }
     return columns;
 }

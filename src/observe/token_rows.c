@@ -64,7 +64,8 @@ static int reserve_layer(const struct wnw__token_rows *k, struct wnw__token_rows
     if (n <= l->cap - l->n)
         return WNW_OK;
     const int64_t need = (int64_t)l->n + n, more = l->n > 0 ? (int64_t)l->cap + l->cap / 8 : need;
-    const int32_t cap = (int32_t)(need > more ? need : more > INT32_MAX ? INT32_MAX : more);
+    const int64_t slack = more < INT32_MAX ? more : INT32_MAX;
+    const int32_t cap = (int32_t)(need > more ? need : slack);
     void *q = realloc(l->q, (size_t)cap * bytes_of(k));
     if (!q)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d rows of a layer", (int)cap);

@@ -85,8 +85,11 @@ static int score(struct wnw__draft *draft, int32_t il, const wnw_observation *se
     wnw_observation obs;
     if (seen)
         WNW_TRY(wnw__draft_adapt(draft, seen, &draft->needs, &obs));
-    if (keeps_whole(draft, il)) /* with all_layers, `decide` writes the plan */
-        return draft->all_layers ? WNW_OK : wnw__draft_keep_layer(draft, il, seen ? &obs : NULL);
+    const bool whole = keeps_whole(draft, il);
+    if (whole && draft->all_layers) /* `decide` writes the plan */
+        return WNW_OK;
+    if (whole)
+        return wnw__draft_keep_layer(draft, il, seen ? &obs : NULL);
     const double start = wnw__now_ms();
     WNW_TRY(wnw__draft_score(draft, &obs, &l));
     draft->score_ms += wnw__now_ms() - start;

@@ -157,7 +157,9 @@ static wnw_protected shrink(struct wnw__draft *draft, wnw_protected p, const cha
     const wnw_block_rule *rule = draft->scorer->blocks;
     const int32_t budget = draft->size.budget;
     const bool blocks = rule && rule->fit && rule->fit(draft->scorer_opts, draft->cache.n_max, budget);
-    *what = blocks ? "blocks shrink" : p.n_last > 0 ? "window shrinks" : "sinks shrink";
+    *what = p.n_last > 0 ? "window shrinks" : "sinks shrink";
+    if (blocks)
+        *what = "blocks shrink";
     if (wnw__policy_has(draft->policy, WNW_PART_SCORER, WNW_FLAG_SHRINKS))
         draft->size.room = budget;
     return blocks || draft->size.room > 0 ? wnw__draft_protected(draft, draft->cache.n_max)

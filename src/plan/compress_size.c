@@ -23,7 +23,10 @@ static int64_t kept_with(const struct wnw__draft *draft, int32_t n)
             capped += have < n ? have : n;
         }
         const int64_t together = (int64_t)n * draft->src->shape.n_head_kv;
-        sum += !compete ? capped : all < together ? all : together;
+        if (compete)
+            sum += all < together ? all : together;
+        else
+            sum += capped;
     }
     return sum;
 }
@@ -127,7 +130,9 @@ static void add_protected(struct wnw__draft *draft, const wnw_size *size)
         !wnw__policy_has(draft->policy, WNW_PART_LAYER_BUDGET, WNW_FLAG_PROTECTED_APART))
         return;
     const wnw_protected p = wnw__draft_protected(draft, draft->cache.n_max);
-    const double part = size->kind == WNW_SIZE_BUDGET ? 1 : size->kind == WNW_SIZE_RATIO ? size->ratio : 0.5;
+    double part = size->kind == WNW_SIZE_BUDGET ? 1 : 0.5;
+    if (size->kind == WNW_SIZE_RATIO)
+        part = size->ratio;
     s->mean += part * (p.n_first + p.n_last);
     s->mean = s->mean < draft->cache.n_max ? s->mean : draft->cache.n_max;
     s->budget = wnw__round_count(s->mean, draft->policy->rounding);

@@ -15,7 +15,8 @@ static int32_t find(const int32_t *list, const int32_t *index, int32_t n, int32_
         else
             hi = mid;
     }
-    return lo < n && list[index ? index[lo] : lo] == want ? lo : -1;
+    const bool there = lo < n && list[index ? index[lo] : lo] == want;
+    return there ? lo : -1;
 }
 
 int wnw__merge_check(const struct wnw__merge_head *h, int32_t il, int32_t ih)

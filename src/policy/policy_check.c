@@ -24,9 +24,11 @@ static int check_aggregation(const wnw_policy *p)
 /* Name of the budget part that makes layers or heads differ in length; NULL if none does. */
 static const char *ragged_budget(const wnw_policy *p)
 {
-    return wnw__policy_has(p, WNW_PART_LAYER_BUDGET, WNW_FLAG_RAGGED)  ? wnw__layer_budget_of(p)->part.name
-           : wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_RAGGED) ? wnw__head_budget_of(p)->part.name
-                                                                       : NULL;
+    if (wnw__policy_has(p, WNW_PART_LAYER_BUDGET, WNW_FLAG_RAGGED))
+        return wnw__layer_budget_of(p)->part.name;
+    if (wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_RAGGED))
+        return wnw__head_budget_of(p)->part.name;
+    return NULL;
 }
 
 /* Refuses re-rotation with ragged budgets: the next token has one position, so all heads need equal

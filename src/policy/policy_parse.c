@@ -277,7 +277,8 @@ static int set_aggregation(struct parser *ps)
 {
     const wnw_scorer *scorer = wnw__scorer_of(ps->policy);
     const bool query_heads = scorer->part.flags & WNW_FLAG_QUERY_HEADS;
-    const char *name = scorer->aggregation ? scorer->aggregation : query_heads ? "group_mean" : "direct";
+    const char *usual = query_heads ? "group_mean" : "direct",
+               *name = scorer->aggregation ? scorer->aggregation : usual;
     const wnw_part *part = find_part(ps, name, strlen(name));
     if (!part || part->kind != WNW_PART_AGGREGATION)
         return wnw__fail(WNW_E_ARG, "%s asks for the head aggregation \"%s\", which is not known",

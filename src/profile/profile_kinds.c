@@ -148,7 +148,7 @@ static int read_edges(const struct wnw__profile_file *f, const char *key, double
 static void read_lengths(const json_t *settings, struct wnw__compiler_table *t)
 {
     const json_t *v = json_object_get(settings, "length");
-    const size_t n = json_is_array(v) ? json_array_size(v) : v ? 1 : 0;
+    const size_t n = json_is_array(v) ? json_array_size(v) : (size_t)(v != NULL);
     for (size_t i = 0; i < n; i++) {
         const json_int_t x = json_integer_value(json_is_array(v) ? json_array_get(v, i) : v);
         const int32_t length = x >= 1 && x <= MAX_TOKENS ? (int32_t)x : 0;

@@ -191,9 +191,11 @@ int wnw__profile_read_as(wnw_profile *p, const char *path, const char *as)
     struct wnw__profile_limit limit;
     wnw__profile_limit(&limit, &shape);
     WNW_TRY(wnw__profile_open(&f, path, &limit));
-    const int rc = heads    ? wnw__profile_import_heads(&f, p)
-                   : layers ? wnw__profile_import_layers(&f, p)
-                            : wnw__profile_import_srh(&f, p, srh);
+    int rc;
+    if (heads)
+        rc = wnw__profile_import_heads(&f, p);
+    else
+        rc = layers ? wnw__profile_import_layers(&f, p) : wnw__profile_import_srh(&f, p, srh);
     json_decref(f.root);
     return rc;
 }

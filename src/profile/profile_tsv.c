@@ -55,7 +55,9 @@ static int read_line(const struct wnw__profile_file *f, char **at, int32_t il, i
             return wnw__profile_bad(
                 f, "line %d: value %d is not a number; a line must have %d numbers, one per KV head", il + 1,
                 i + 1, n);
-        out[i] = x < 0 ? 0 : x > 1 ? 1 : x;
+        out[i] = x < 0 ? 0 : x;
+        if (x > 1)
+            out[i] = 1;
         p = end;
     }
     p += strspn(p, " \t\r");

@@ -92,7 +92,7 @@ static int read_shape(const struct wnw__tensors *t, const char *name, int64_t ou
     for (size_t i = 0; i < rank; i++) {
         const json_t *v = json_array_get(shape, i);
         const json_int_t x = json_is_integer(v) ? json_integer_value(v) : -1;
-        int64_t *to = rank - i > 2 ? &out[0] : rank - i == 2 ? &out[1] : &out[2];
+        int64_t *to = &out[rank - i > 2 ? 0 : 3 - (rank - i)];
         if (x < 0 || x > INT32_MAX || (*to = *to * x) > INT32_MAX)
             return bad(t, "tensor %.80s has a dimension that is no number below 2^31", name);
     }

@@ -32,9 +32,9 @@ static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
     out->flags = WNW_NEED_SECOND_PASS | (o->value_norm ? WNW_NEED_VALUES : 0u);
-    out->second_pass = o->task == TASK_QUESTION ? WNW_PASS_TASK
-                       : o->task == TASK_BOTH   ? WNW_PASS_BOTH
-                                                : WNW_PASS_CONTEXT;
+    static const int32_t passes[] = {
+        [TASK_CONTEXT] = WNW_PASS_CONTEXT, [TASK_QUESTION] = WNW_PASS_TASK, [TASK_BOTH] = WNW_PASS_BOTH};
+    out->second_pass = passes[o->task];
 }
 
 static size_t scratch_size(const void *opts, const wnw_observation *obs)
@@ -61,8 +61,10 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
         float *out = score + (int64_t)h * obs->n;
         if (o->value_norm && h % group == 0)
             value_norms(obs, h / group, norm);
-        for (int32_t i = 0; i < obs->n; i++)
-            out[i] = i < obs->n_entry[h / group] ? a[i] * scale * (o->value_norm ? norm[i] : 1) : 0;
+        for (int32_t i = 0; i < obs->n; i++) {
+            const float by = o->value_norm ? norm[i] : 1;
+            out[i] = i < obs->n_entry[h / group] ? a[i] * scale * by : 0;
+        }
     }
     return WNW_OK;
 }

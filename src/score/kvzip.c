@@ -42,9 +42,11 @@ static void needs(const void *opts, wnw_needs *out)
 {
     const struct opts *o = opts;
     out->flags = WNW_NEED_SECOND_PASS;
-    out->second_pass = o->prefix == PREFIX_KEEP    ? WNW_PASS_REPEAT
-                       : o->prefix == PREFIX_EVICT ? WNW_PASS_REPEAT_SINKS
-                                                   : WNW_PASS_REPEAT_ALL;
+    out->second_pass = WNW_PASS_REPEAT_ALL;
+    if (o->prefix == PREFIX_KEEP)
+        out->second_pass = WNW_PASS_REPEAT;
+    else if (o->prefix == PREFIX_EVICT)
+        out->second_pass = WNW_PASS_REPEAT_SINKS;
     if (o->norm == NORM_OUTPUT) {
         out->flags |= WNW_NEED_PROJ_NORM;
         out->second_pass |= WNW_PASS_BY_INPUT;

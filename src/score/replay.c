@@ -449,9 +449,7 @@ static void add_first(const struct head *x, struct look *k)
     enum { MOST = 4 };
     const struct group *g = &x->g;
     const int32_t d = x->l->obs->n_embd_head, band = x->l->o->band,
-                  n = g->n_head > 0             ? (g->n_head < MOST ? g->n_head : MOST)
-                      : g->samples.n < MOST / 2 ? 2 * g->samples.n
-                                                : MOST;
+                  n_first = g->n_head > 0 ? g->n_head : 2 * g->samples.n, n = n_first < MOST ? n_first : MOST;
     const int64_t ld = (int64_t)x->l->obs->n_head * d;
     const float scale = x->l->obs->attn_scale, weight = g->n_head > 0 ? 0 : logf((float)g->step);
     for (int32_t i = 0; i < n; i++) {

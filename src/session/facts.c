@@ -54,7 +54,8 @@ static double share_kept(const wnw_session *s, const wnw_size *size, int32_t n_t
                                            info.n_layer - info.n_layer_swa, n_tokens);
         share = full > 0 ? (double)size->bytes / (double)full : 0;
     }
-    return share > 1 ? 1 : share > 0 ? share : 0;
+    share = share > 0 ? share : 0;
+    return share > 1 ? 1 : share;
 }
 
 int wnw__run_policy(wnw_policy **out, const wnw_session *s, const wnw_run *run, bool was_read)

@@ -81,10 +81,11 @@ static int step(struct answer *a, bool *going)
         WNW_TRY(a->by->decode(token, a->by->user));
         g->n_read++;
     } else {
-        g->end = !goes_on                  ? WNW_END_CANCELLED
-                 : a->stream.stopped       ? WNW_END_STOP
-                 : g->n_tokens == p->n_max ? WNW_END_LIMIT
-                                           : WNW_END_FULL;
+        g->end = g->n_tokens == p->n_max ? WNW_END_LIMIT : WNW_END_FULL;
+        if (a->stream.stopped)
+            g->end = WNW_END_STOP;
+        if (!goes_on)
+            g->end = WNW_END_CANCELLED;
     }
     return WNW_OK;
 }

@@ -193,7 +193,7 @@ static int feed_context(struct pass *p, int32_t n_more, char *warning)
 {
     const int32_t *tokens = p->s->token_log.tokens, n = p->n_past,
                   room = p->s->m->hp.n_ctx_train - n - n_more;
-    const int32_t piece = n <= room ? n : room > PIECE_MIN ? room : PIECE_MIN;
+    const int32_t part = room > PIECE_MIN ? room : PIECE_MIN, piece = n <= room ? n : part;
     if (piece < n)
         snprintf(warning, 256,
                  "%d tokens do not fit after themselves into the %d the model was trained for: the second "

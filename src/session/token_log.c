@@ -19,7 +19,8 @@ int wnw__token_log_reserve(struct wnw__token_log *log, int32_t n_past, int32_t n
         return WNW_OK;
     /* A first prompt is reserved at once; what comes after it arrives in small pieces. */
     const int64_t need = (int64_t)n_past + n, more = n_past > 0 ? (int64_t)log->cap + log->cap / 8 : need;
-    const int32_t cap = (int32_t)(need > more ? need : more > INT32_MAX ? INT32_MAX : more);
+    const int64_t slack = more < INT32_MAX ? more : INT32_MAX;
+    const int32_t cap = (int32_t)(need > more ? need : slack);
     int32_t *tokens = realloc(log->tokens, (size_t)cap * sizeof *tokens);
     if (!tokens)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d token ids", (int)cap);

@@ -20,7 +20,9 @@ enum { INDEX_VERSION = 1, WAIT_MS = 5000, TOUCH_MS = 50 };
 static int failed(const wnw_store *store, int code)
 {
     const bool damaged = code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
-    const int rc = code == SQLITE_NOMEM ? WNW_E_NOMEM : damaged ? WNW_E_FORMAT : WNW_E_IO;
+    int rc = damaged ? WNW_E_FORMAT : WNW_E_IO;
+    if (code == SQLITE_NOMEM)
+        rc = WNW_E_NOMEM;
     return wnw__fail(rc, "the index of the store '%.200s': %s%s", store->folder,
                      store->db && !damaged ? sqlite3_errmsg(store->db) : sqlite3_errstr(code),
                      damaged ? REPAIR : "");

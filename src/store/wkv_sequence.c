@@ -106,10 +106,16 @@ static void put_u32(uint8_t **at, uint32_t x)
 
 static int32_t ggml_type_of(wnw_kv_type type)
 {
-    return (int32_t)(type == WNW_KV_F16    ? GGML_TYPE_F16
-                     : type == WNW_KV_F32  ? GGML_TYPE_F32
-                     : type == WNW_KV_Q8_0 ? GGML_TYPE_Q8_0
-                                           : GGML_TYPE_Q4_0);
+    switch (type) {
+    case WNW_KV_F16:
+        return GGML_TYPE_F16;
+    case WNW_KV_F32:
+        return GGML_TYPE_F32;
+    case WNW_KV_Q8_0:
+        return GGML_TYPE_Q8_0;
+    default:
+        return GGML_TYPE_Q4_0;
+    }
 }
 
 /* Writes the keys or values of a layer, those of a token after those of the one before. */
@@ -396,6 +402,16 @@ static int fill_layers(struct reader *r, struct wnw__cache *own, int32_t n_token
     return rc;
 }
 
+/* Whether every head has an entry of each token, but for those that have left a sliding window. */
+static bool has_all(const struct wnw__cache *c, int32_t n_tokens)
+{
+    for (int32_t il = 0; il < c->n_layer; il++)
+        for (int32_t ih = 0; c->layers[il].n_swa == 0 && ih < c->n_head_kv; ih++)
+            if (c->layers[il].len[ih] < n_tokens)
+                return false;
+    return true;
+}
+
 static int check_session(const wnw_session *s)
 {
     const struct wnw__cache *c = &s->cache;
@@ -406,10 +422,9 @@ static int check_session(const wnw_session *s)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "libllama's cache has no tail, and recurrent layers are not moved");
     const int32_t k = libllama_block(c->d, c->type, WNW_KEYS), v = libllama_block(c->d, c->type, WNW_VALUES);
-    return c->k_block == k && c->v_block == v
-               ? WNW_OK
-               : wnw__fail(
-                     WNW_E_UNSUPPORTED,
+    if (c->k_block == k && c->v_block == v)
+        return WNW_OK;
+    return wnw__fail(WNW_E_UNSUPPORTED,
                      "sessions rotate keys and values in blocks of %d and %d elements, libllama in %d and "
                      "%d (0: not at all)%s",
                      (int)c->k_block, (int)c->v_block, (int)k, (int)v,
@@ -435,5 +450,8 @@ int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, co
     WNW_TRY(fill_layers(&r, &s->cache, n_tokens, false));
     if (slides)
         WNW_TRY(fill_layers(&r, &s->cache, n_tokens, true));
-    return wnw__session_take(s, tokens, n_tokens);
+    WNW_TRY(wnw__session_take(s, tokens, n_tokens));
+    if (has_all(&s->cache, n_tokens)) /* nothing was dropped that going back would miss */
+        s->n_fixed = 0;
+    return WNW_OK;
 }

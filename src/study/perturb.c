@@ -59,7 +59,8 @@ int wnw__perturb_bounds(struct wnw__perturbation *out, const float *attn, const 
         least = nu[i] < least ? nu[i] : least;
         in_first += early ? attn[i] : 0;
         attn2 += kept[i] && !early ? attn[i] : 0;
-        *(!kept[i] ? &evicted : early ? &stage1 : &stage2) += (double)attn[i] * nu[i];
+        double *stage = early ? &stage1 : &stage2;
+        *(kept[i] ? stage : &evicted) += (double)attn[i] * nu[i];
     }
     if (!(in_first > 0))
         return wnw__fail(WNW_E_ARG, "stage 1 has no attention: it needs at least one entry that has some");

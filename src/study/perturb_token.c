@@ -283,8 +283,11 @@ static void mark(bool *marks, const float *key, int32_t n, int32_t k)
 static void choose(struct wnw__perturb_token *p, const float *attn, const float *nu, int32_t keep)
 {
     mark(p->first, attn, p->n, keep / 2);
-    for (int32_t i = 0; i < p->n; i++)
-        p->key[i] = p->first[i] ? INFINITY : nu ? attn[i] * nu[i] : attn[i];
+    for (int32_t i = 0; i < p->n; i++) {
+        p->key[i] = nu ? attn[i] * nu[i] : attn[i];
+        if (p->first[i])
+            p->key[i] = INFINITY;
+    }
     mark(p->kept, p->key, p->n, keep);
 }
 

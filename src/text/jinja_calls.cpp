@@ -255,7 +255,10 @@ void check_sort(const func_args &args, meter &m)
     std::vector<value> keys;
     value none = mk_val<jinja::value_undefined>();
     for (const value &item : args.get_pos(0)->as_array())
-        keys.push_back(by->is_undefined() ? item : is_val<value_object>(item) ? item->at(by, none) : none);
+        if (by->is_undefined())
+            keys.push_back(item);
+        else
+            keys.push_back(is_val<value_object>(item) ? item->at(by, none) : none);
     check_order(keys, m);
 }
 
@@ -273,7 +276,9 @@ uint64_t checked_indent(const value &v)
 {
     if (is_val<value_int>(v) && (v->as_int() > MAX_INDENT || v->as_int() < -MAX_INDENT))
         throw bound_exceeded{"indents by more than " + std::to_string(MAX_INDENT) + " columns"};
-    return is_val<value_int>(v) ? (uint64_t)MAX_INDENT : is_val<value_string>(v) ? v->val_str.length() : 4;
+    if (is_val<value_int>(v))
+        return MAX_INDENT;
+    return is_val<value_string>(v) ? v->val_str.length() : 4;
 }
 
 /* A list or object as text or as JSON: escapes take up to six bytes for one. */

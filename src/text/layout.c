@@ -255,9 +255,11 @@ static int add_begin(struct wnw__layout *l, const char *begin)
 int wnw__layout_make(struct wnw__layout *out, const struct wnw__template *t, const struct wnw__talk *talk)
 {
     *out = (struct wnw__layout){0};
-    int rc = !t->source       ? lay_out_raw(out, talk)
-             : talk->verbatim ? lay_out_verbatim(out, t, talk)
-                              : lay_out(out, t, talk);
+    int rc;
+    if (!t->source)
+        rc = lay_out_raw(out, talk);
+    else
+        rc = talk->verbatim ? lay_out_verbatim(out, t, talk) : lay_out(out, t, talk);
     if (rc == WNW_OK)
         rc = add_begin(out, talk->begin);
     if (rc != WNW_OK)

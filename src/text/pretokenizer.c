@@ -98,7 +98,9 @@ struct wnw__pretokenizer wnw__pretokenizer_named(const char *name)
 /* Bytes of the character at s[n > 0] as libllama counts: a byte that is no UTF-8 is one by itself. */
 static size_t character(const unsigned char *s, size_t n)
 {
-    const size_t want = s[0] < 0xc0 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf8 ? 4 : 1;
+    if (s[0] < 0xc0 || s[0] >= 0xf8)
+        return 1;
+    const size_t want = 2 + (size_t)(s[0] >= 0xe0) + (size_t)(s[0] >= 0xf0);
     for (size_t i = 1; i < want; i++)
         if (i >= n || (s[i] & 0xc0) != 0x80)
             return 1;

@@ -45,7 +45,9 @@ int wnw__template_find(struct wnw__template *out, const wnw_model *m, const wnw_
     WNW_TRY(check_choice(p));
     if (p->raw)
         return WNW_OK;
-    out->source = p->chat ? p->chat : p->jinja ? p->jinja : llama_model_chat_template(m->vocab, NULL);
+    out->source = p->chat ? p->chat : p->jinja;
+    if (!out->source)
+        out->source = llama_model_chat_template(m->vocab, NULL);
     out->pattern = p->chat || (!p->jinja && !wnw__jinja_available());
     out->now = p->now;
     if (!out->source)

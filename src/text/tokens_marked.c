@@ -230,7 +230,8 @@ static bool may_be_inside(const char *text, size_t i)
 {
     for (size_t back = 1; back <= 3 && back <= i; back++) {
         const unsigned char c = (unsigned char)text[i - back];
-        if (c >= 0xc0 && (c < 0xe0 ? 2u : c < 0xf0 ? 3u : 4u) > back)
+        const size_t length = 2 + (size_t)(c >= 0xe0) + (size_t)(c >= 0xf0);
+        if (c >= 0xc0 && length > back)
             return true;
     }
     return false;

@@ -35,6 +35,8 @@ alike 'whole' --policy full
 alike 'positions' --policy streaming_llm --budget 40
 alike 'keys' --policy keydiff --ratio 0.7
 alike 'window queries' --policy snapkv --ratio 0.5
+alike 'sums of attention' --policy h2o --ratio 0.5
+alike 'sums of attention, and values' --policy vatp --ratio 0.5 --evict chunk:128
 alike 'chunks' --policy keydiff --budget 100 --evict chunk:128
 alike 'a ratio in chunks' --policy keydiff --ratio 0.75 --evict chunk:128
 
@@ -108,7 +110,6 @@ bad 'again and again' '--evict-every is for sessions' run "${on[@]}" --evict-eve
 bad 'a tail' '--kv-tail is for sessions' run "${on[@]}" --kv-type q8_0 --kv-tail 32
 bad 'a folder' 'leave out --store' run "${on[@]}" --store "$work/folder"
 bad 'a second pass' 'a second time' run -m "$model" --tokens "$work/ids" --policy kvzip --ratio 0.5 --devices cpu
-bad 'sums of attention' 'cannot be had on WINNOW0' run -m "$model" --tokens "$work/ids" --policy h2o --ratio 0.5 --devices cpu
 
 # A worker that speaks another version, and one that is gone.
 cat >"$work/relay.py" <<'PY'

@@ -7,5 +7,6 @@
 #include "bridge/device/device.h"
 #include "bridge/graph/fuse.h"
 #include "bridge/watch/watch.h"
+#include "bridge/wrap/wrap.h"
 
 #endif

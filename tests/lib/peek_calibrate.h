@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "calibrate/bandit.h"
 #include "calibrate/calibrate.h"
-#include "calibrate/cql.h"
 #include "calibrate/curve_solve.h"
 #include "calibrate/gate_fit.h"
 #include "calibrate/layer_error.h"

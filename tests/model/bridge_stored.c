@@ -244,6 +244,14 @@ static void test_back(void **state)
     assert_null(wnw_session_logits(s));
     assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT), WNW_E_ARG);
     check_same(stored, s, m, t.n_vocab);
+    wnw_session_free(s);
+    /* Only where nothing was dropped it is known what there was before. */
+    s = test_session_new(m, &row->how);
+    assert_ok(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT));
+    if (strcmp(row->recipe, "full") == 0)
+        assert_ok(wnw_session_rewind(s, N_PROMPT / 2));
+    else
+        assert_error(wnw_session_rewind(s, N_PROMPT / 2), WNW_E_UNSUPPORTED);
     free(bytes);
     wnw_session_free(s);
     wnw_session_free(stored);

@@ -35,7 +35,7 @@ bool __wrap_ggml_backend_buffer_is_host(ggml_backend_buffer_t buffer)
 struct fixture {
     wnw_model *model;
     wnw_profile *profile;
-    struct test_llama llama; /* its model */
+    struct test_llama llama, there; /* its model, on WINNOW0 and on WINNOW */
     int32_t *tokens;
     int n_same, n_refused;
 };
@@ -44,12 +44,12 @@ struct fixture {
 static const char *why_missing(const wnw_policy *policy)
 {
     const uint32_t flags = wnw_policy_needs(policy).flags;
-    return flags & WNW_NEED_SECOND_PASS                      ? "second time"
-           : flags & WNW_NEED_PERPLEXITY                     ? "logits of few tokens"
-           : flags & WNW_NEED_LOOKAHEAD                      ? "tokens to come"
-           : flags & (WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX) ? "cannot be had on WINNOW0"
-           : wnw_policy_rerotates(policy)                    ? "positions are libllama's"
-                                                             : NULL;
+    return flags & WNW_NEED_SECOND_PASS   ? "second time"
+           : flags & WNW_NEED_PERPLEXITY  ? "logits of few tokens"
+           : flags & WNW_NEED_LOOKAHEAD   ? "tokens to come"
+           : flags & WNW_NEED_ATTN_MAX    ? "cannot be had on WINNOW0"
+           : wnw_policy_rerotates(policy) ? "positions are libllama's"
+                                          : NULL;
 }
 
 /* The cells that are left are what the plan keeps, head by head; layers with windows keep all. */
@@ -82,7 +82,7 @@ static struct test_cuts *compress(struct fixture *f, const char *device, const c
     const wnw_size size = size_budget(BUDGET);
     struct test_llama t;
     wnw_bridge *cache;
-    test_llama_share(&t, &f->llama,
+    test_llama_share(&t, device ? &f->llama : &f->there,
                      &(struct test_llama_params){
                          .ours = true, .device = device, .flash = true, .n_ctx = N_CTX, .n_threads = 1});
     assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
@@ -157,11 +157,13 @@ static void open_fixture(struct fixture *f, const char *model)
     test_llama_open(
         &f->llama, path,
         &(struct test_llama_params){.ours = true, .device = "WINNOW0", .flash = true, .n_ctx = 256});
+    test_llama_open(&f->there, path, &(struct test_llama_params){.ours = true, .flash = true, .n_ctx = 256});
 }
 
 static void close_fixture(struct fixture *f)
 {
     test_llama_close(&f->llama);
+    test_llama_close(&f->there);
     wnw_profile_free(f->profile);
     wnw_model_free(f->model);
     free(f->tokens);
@@ -363,6 +365,131 @@ static void test_settled(void **state)
     free(tokens);
 }
 
+/* ---- Sums of attention ---- */
+
+enum { N_SUM = 40 };
+
+/* The last layer that sees the whole text. */
+static int32_t whole_layer(const wnw_bridge *cache, const struct wnw__bridge_layer **out)
+{
+    const struct wnw__bridge_backend *b = (const struct wnw__bridge_backend *)(const void *)cache;
+    int32_t i = 0, found = -1;
+    for (int32_t c = 0; c < b->n_cache; c++)
+        for (int32_t k = 0; k < b->caches[c]->n_layer; k++, i++) {
+            wnw_bridge_layer l = wnw_bridge_layer_default();
+            assert_ok(wnw_bridge_get_layer(cache, i, &l));
+            if (l.sliding)
+                continue;
+            found = i;
+            *out = b->caches[c]->layers[k];
+        }
+    assert_true(found >= 0);
+    return found;
+}
+
+/* What a head's entries of a stream have received, by their cells. */
+static void sums_of(const struct test_llama *t, bool wrapped, int32_t stream, int32_t head, float *sum)
+{
+    wnw_bridge *cache;
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t->ctx));
+    const struct wnw__bridge_layer *l = NULL;
+    (void)whole_layer(cache, &l);
+    const int32_t group = l->info.n_head / l->n_head, own = stream * l->n_head + head / group;
+    const struct wnw__kv_layer *kv = l->wrap ? NULL : &l->rows.layers[0];
+    assert_true(!l->wrap == !wrapped);
+    memset(sum, 0, N_CTX * sizeof *sum);
+    for (int32_t e = 0; kv && e < kv->len[own]; e++)
+        sum[kv->pos[kv->off[own] + e]] = wnw__cache_aux(kv, WNW_AUX_ATTN_SUM, head % group)[kv->off[own] + e];
+    if (kv)
+        return;
+    const struct wnw__wrap_head *h = &l->wrap->heads[own];
+    assert_non_null(l->wrap->sums);
+    for (int32_t e = 0; e < h->n; e++)
+        sum[h->cell[e]] = l->wrap->sums[((int64_t)stream * l->k.n_cell + h->cell[e]) * l->info.n_head + head];
+}
+
+/* Drops some entries of one head, and others of the next one. */
+static void drop_some(const struct test_llama *t, int32_t n_stream)
+{
+    wnw_bridge *cache;
+    const struct wnw__bridge_layer *l = NULL;
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t->ctx));
+    const int32_t i_layer = whole_layer(cache, &l), n_head = l->n_head < 2 ? l->n_head : 2;
+    for (int32_t stream = 0; stream < n_stream; stream++)
+        for (int32_t head = 0; head < n_head; head++) {
+            int32_t out[30];
+            for (int32_t i = 0; i < 30; i++)
+                out[i] = 10 + head + 3 * i;
+            assert_ok(wnw_bridge_drop(cache, i_layer, stream, head, out, 30 - 7 * head));
+        }
+}
+
+/* A prompt for each of two sequences, and tokens one by one for both at once, before and after entries were dropped. */
+static float *sums_after(struct fixture *f, const char *device, bool streams, int32_t *n_head)
+{
+    const wnw_size size = size_budget(BUDGET);
+    struct test_llama t;
+    wnw_bridge *cache;
+    test_llama_share(&t, device ? &f->llama : &f->there,
+                     &(struct test_llama_params){.ours = true,
+                                                 .device = device,
+                                                 .flash = true,
+                                                 .n_ctx = streams ? 2 * N_CTX : N_CTX,
+                                                 .n_seq = 2,
+                                                 .streams = streams,
+                                                 .n_threads = 1});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_ok(wnw_bridge_set_policy(cache, "h2o", &size, false));
+    test_llama_decode(&t, 0, 0, f->tokens, N_FIRST, NULL);
+    test_llama_decode(&t, 1, 0, f->tokens + 7, 90, NULL);
+    for (int32_t i = 0; i < 10; i++) {
+        test_llama_decode(&t, 0, N_FIRST + i, f->tokens + N_FIRST + i, 1, NULL);
+        test_llama_decode(&t, 1, 90 + i, f->tokens + 90 + i, 1, NULL);
+    }
+    drop_some(&t, streams ? 2 : 1);
+    for (int32_t i = 0; i < 10; i++)
+        test_llama_decode(&t, 0, N_FIRST + 10 + i, f->tokens + i, 1, NULL);
+    test_llama_decode(&t, 1, 100, f->tokens, N_SUM, NULL);
+    const int32_t n_stream = streams ? 2 : 1;
+    const struct wnw__bridge_layer *l = NULL;
+    (void)whole_layer(cache, &l);
+    *n_head = l->info.n_head;
+    float *sum = malloc((size_t)n_stream * (size_t)*n_head * N_CTX * sizeof *sum);
+    assert_non_null(sum);
+    for (int32_t i = 0; i < n_stream * *n_head; i++)
+        sums_of(&t, device != NULL, i / *n_head, i % *n_head, sum + (size_t)i * N_CTX);
+    test_llama_close_ctx(&t);
+    return sum;
+}
+
+/* They are those of the device WINNOW, but for rounding: a row of queries that is left out is a hundredth of them. */
+static void test_sums(void **state)
+{
+    static const char *const models[] = {"tiny/tiny-llama.gguf", "tiny/tiny-qwen3-f32.gguf",
+                                         "tiny/tiny-gemma3-f32.gguf"};
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof models / sizeof *models; i++) {
+        struct fixture f;
+        int32_t n_head;
+        open_fixture(&f, models[i / 2]);
+        float *want = sums_after(&f, NULL, i % 2, &n_head);
+        copies = i % 2;
+        float *got = sums_after(&f, "WINNOW0", i % 2, &n_head);
+        copies = false;
+        const int32_t n = (i % 2 ? 2 : 1) * n_head * N_CTX;
+        double all = 0.0;
+        for (int32_t k = 0; k < n; k++)
+            all += (double)want[k];
+        assert_true(all > 10.0 * n_head);
+        const double error = test_nmse(got, want, n);
+        print_message("%s: sums of attention, NMSE %.1e\n", models[i / 2], error);
+        assert_cmp(error, <=, test_nmse_most(1e-3));
+        free(want);
+        free(got);
+        close_fixture(&f);
+    }
+}
+
 int main(void)
 {
     assert_ok(wnw_bridge_wrap("CPU"));
@@ -370,6 +497,6 @@ int main(void)
         cmocka_unit_test(test_llama_family), cmocka_unit_test(test_qwen3_copied),
         cmocka_unit_test(test_gemma3),       cmocka_unit_test(test_contents),
         cmocka_unit_test(test_by_itself),    cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_settled)};
+        cmocka_unit_test(test_settled),      cmocka_unit_test(test_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,19 +100,17 @@ static void free_table(struct table *t)
 struct mode {
     const char *name, *recipe;
     int64_t budget;
-    bool tau, pooled;
+    bool tau;
     double floor;
     bool negative; /* weights down to -0.5, and of one layer all */
 };
 
 static const struct mode modes[] = {
-    {"strict", "compilerkv:window=16+gate:window=16,mode=strict", BUDGET, false, false, 0.25, false},
-    {"elastic", "compilerkv:window=16+gate:window=16,mode=elastic", BUDGET, true, false, 0.25, false},
-    {"no floor", "compilerkv:window=16+gate:window=16,mode=elastic,floor=0", BUDGET, true, false, 0, false},
-    {"pooled", "compilerkv:window=16+gate:window=16,mode=pooled", BUDGET, true, true, 0.25, false},
-    {"negative weights", "compilerkv:window=16+gate:window=16,mode=elastic", BUDGET, true, false, 0.25, true},
-    {"a budget below the window", "compilerkv:window=16+gate:window=16,mode=strict", 14, false, false, 0.25,
-     false},
+    {"strict", "compilerkv:window=16+gate:window=16,mode=strict", BUDGET, false, 0.25, false},
+    {"elastic", "compilerkv:window=16+gate:window=16,mode=elastic", BUDGET, true, 0.25, false},
+    {"no floor", "compilerkv:window=16+gate:window=16,mode=elastic,floor=0", BUDGET, true, 0, false},
+    {"negative weights", "compilerkv:window=16+gate:window=16,mode=elastic", BUDGET, true, 0.25, true},
+    {"a budget below the window", "compilerkv:window=16+gate:window=16,mode=strict", 14, false, 0.25, false},
 };
 
 static void plans_are_those_of_the_method(void **state)
@@ -141,7 +139,6 @@ static void plans_are_those_of_the_method(void **state)
     const struct wnw__trial_choice choice = {.budget = (int32_t)mode->budget,
                                              .weight = t.group,
                                              .tau = mode->tau ? t.tau : NULL,
-                                             .pooled = mode->pooled,
                                              .floor = mode->floor};
     assert_ok(wnw__trial_plan(&ours, &prompt, &choice, NULL));
     assert_same_plan(ours, theirs);

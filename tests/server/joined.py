@@ -161,8 +161,16 @@ with serve("--policy", "full", "--slots", "2", "--context", "3000", *[x for name
 
 # Where it cannot be had.
 with serve("--policy", "full", "--slots", "2", "--context", "3000", "--kv-bytes", "64M", *documents("ab")) as s:
-    bounded = chat(s, {"documents": ["a", "b"]})
+    until(lambda: all(d["ready"] for d in kv(s)["documents"]))
+    mine = [s.complete(ids(200, 60 + i), 3, id_slot=i) for i in (0, 1)]
+    before = kv(s)
+    bounded = chat(s, {"documents": ["a", "b"]}, id_slot=0)
     check("bounded memory", bounded.status == 400 and "--kv-bytes" in bounded.text, bounded.text)
+    after = kv(s)
+    check("slots and documents are as they were", before["slots"] == after["slots"] and before["bytes"] == after["bytes"] and before["documents"] == after["documents"], before, after)
+    went = [s.complete(ids(200, 60 + i) + x["tokens"] + [9], 2, id_slot=i) for i, x in enumerate(mine)]
+    check("their conversations go on", all(x["timings"]["cache_n"] >= 200 for x in went), [x["timings"] for x in went])
+    check("one document is served", chat(s, {"documents": ["a"]}).status == 200)
 with Server([winnow, "serve", "-m", f"{TINY}/tiny-gemma3.gguf", "--port", "0", "--slots", "2", *documents("ab"), "--", "-t", "1", "--swa-full"]) as s:
     sliding = chat(s, {"documents": ["a", "b"]})
     check("a sliding window", sliding.status == 400 and "sliding window" in sliding.text, sliding.text)

@@ -97,7 +97,7 @@ class Server:
         self.file = tempfile.NamedTemporaryFile("w+", prefix="server-", suffix=".log")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.file, stderr=subprocess.STDOUT,
                                         env={**os.environ, **(env or {})})
-        if not until(lambda: self.address() or self.process.poll() is not None) or not self.address():
+        if not until(lambda: self.address() or self.process.poll() is not None, 300) or not self.address():
             self.stop()
             sys.exit(f"the server did not start: {' '.join(command)}\n{self.log()[-3000:]}")
 

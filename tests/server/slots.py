@@ -8,6 +8,7 @@ may save to one folder. Cells in any order of libllama's go on after a restore a
 import ctypes
 import json
 import os
+import random
 import shutil
 import struct
 import sys
@@ -210,6 +211,43 @@ for model, rest in (("foreign/gemma4.gguf", ()), ("foreign/gemma4.gguf", ("--swa
             check(f"{name}: is answered", s.complete(ids(120, 1, 5, 50) + ids(10, 3, 5, 50), 2, id_slot=1)["tokens_predicted"] == 2)
             page = s.ask("/winnow/page?slot=0")
             check(f"{name}: looks leave no file", page.status in (200, 409) and sorted(os.listdir(folder)) == ["good", "made"], page.status, os.listdir(folder))
+
+# The cache is as full as it can be where slots are restored, and its cells were freed in any order: what was restored goes on as in a server that has nothing else.
+# Its cells are not next to each other, and it is compressed as there.
+def crowded(folder):
+    return serve(folder, "--policy", "keydiff", "--budget", "120", "--context", "256", "--park", "0", slots=2)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    MORE = 136  # which is compressed
+    with crowded(folder) as s:
+        for name, n in (("short", 90), ("long", 110)):
+            s.complete(ids(n, 7), 1, id_slot=0, winnow={"policy": "full"})
+            check(f"{name} is saved", move(s, 0, "save", name).status == 200, s.log()[-400:])
+            s.ask("/slots/0?action=erase", {})
+    alone, kept = {}, {}
+    for name, n in (("short", 90), ("long", 110)):
+        with crowded(folder) as s:
+            check(f"{name} alone", move(s, 0, "restore", name).status == 200, s.log()[-400:])
+            alone[name] = s.complete(ids(n, 7) + ids(MORE, 9), 3, id_slot=0)
+            kept[name] = kv(s)["slots"][0]["entries"]
+            check(f"{name} is compressed", kept[name] < 140, kept)
+    rng = random.Random(3)
+    with crowded(folder) as s:
+        for i in range(12):
+            for slot in rng.sample((0, 1, 0, 1), 4):
+                s.complete(ids(rng.randrange(20, 250), 20 + i), 1, id_slot=slot, winnow={"policy": "full"})
+            name = rng.choice(("short", "long"))
+            for slot in rng.sample((0, 1), rng.randrange(2)):
+                s.ask(f"/slots/{slot}?action=erase", {})
+            there = move(s, 0, "restore", name)
+            s.complete(ids(250, 40 + i), 1, id_slot=1, winnow={"policy": "full"})
+            if rng.random() < 0.5:
+                s.ask("/slots/1?action=erase", {})
+            went = s.complete(ids(90 if name == "short" else 110, 7) + ids(MORE, 9), 3, id_slot=0)
+            check(f"crowded {i}, {name}: restored", there.status == 200 and went["timings"]["cache_n"] > 80, there.text, went["timings"])
+            check(f"crowded {i}, {name}: compressed, too", kv(s)["slots"][0]["entries"] == kept[name], kv(s)["slots"], kept)
+            check(f"crowded {i}, {name}: as alone", nearly_same(went, alone[name], CLOSE), went, alone[name])
 
 # A model's file that is overwritten in place under the server: nothing is stored or restored for it. A new file of that name changes nothing.
 def overwrite(path):

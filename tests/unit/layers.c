@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/opt.h"
+#include "peek_arrays.h"
 #include "plans.h"
 #include "scoring.h"
 
@@ -39,7 +39,7 @@ static void assert_counts(const char *ratios, int32_t budget, const int32_t *wan
 static void scaled(void **state)
 {
     (void)state;
-    /* 4 x 30 entries besides protected ones, in proportion to 1, 1/2, 1/2 and 0. */
+    /* 4 x 30 entries that are not protected, in proportion to 1, 1/2, 1/2 and 0. */
     COUNTS("0/0.5/0.5/1", 40, 70, 40, 40, 10);
     /* Only the relations count. */
     COUNTS("0.5/0.75/0.75/1", 40, 70, 40, 40, 10);

@@ -42,6 +42,24 @@ static void set_recipe(struct serve_keep_rule *keep_rule, const char *recipe)
 
 /* ---- Sequences ---- */
 
+static void test_cells_of_a_state(void **state)
+{
+    (void)state;
+    const bool two_parts[8] = {false, true, true, false, false, true, true, true};
+    const bool some[8] = {false, true, true, true, true, false, false, false};
+    const int32_t split[] = {2, 5, 6}, gap[] = {1, 5, 6}, taken[] = {2, 3, 5}, all[] = {1, 2, 5, 6, 7};
+    assert_true(serve_sequences_in_order(two_parts, 8, split, 3));
+    assert_true(serve_sequences_in_order(two_parts, 8, split, 1));
+    assert_false(serve_sequences_in_order(two_parts, 8, gap, 3)); /* it went on at the first cell */
+    assert_false(serve_sequences_in_order(two_parts, 8, taken, 3));
+    assert_false(serve_sequences_in_order(two_parts, 8, all, 5)); /* it may have begun at any of them */
+    const int32_t block[] = {1, 2, 3, 4};
+    assert_false(serve_sequences_in_order(some, 8, block, 4));
+    assert_true(serve_sequences_in_order(some, 8, block, 3));
+    assert_true(serve_sequences_in_order(NULL, 8, block, 4));
+    assert_false(serve_sequences_in_order(NULL, 8, split, 3));
+}
+
 static void test_cells_die_with_their_last_owner(void **state)
 {
     (void)state;
@@ -1300,6 +1318,7 @@ static void test_tickets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cells_of_a_state),
         cmocka_unit_test(test_cells_die_with_their_last_owner),
         cmocka_unit_test(test_what_failed_is_taken_back),
         cmocka_unit_test(test_rows_of_batches),

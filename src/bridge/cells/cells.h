@@ -282,8 +282,8 @@ ggml_backend_dev_t wnw__bridge_cpu(void);
 /* What a wrapped device does where the device WINNOW works on its own store (wrap/wrap_run.c). A table, because these files know nothing of such
  * devices. */
 struct wnw__bridge_far {
-    /* The layer's heads say from now on what it has. E_NOMEM. */
-    int (*begin_rows)(struct wnw__bridge_layer *l);
+    /* After a state with parts of dropped entries was restored, the layer's heads say what it has. E_NOMEM. */
+    int (*find_holes)(struct wnw__bridge_layer *l);
     int64_t (*entries)(const struct wnw__bridge_layer *l);
     uint64_t (*bytes)(const struct wnw__bridge_layer *l);
     int32_t (*room_entries)(const struct wnw__bridge_layer *l); /* a head has a multiple of them as room */

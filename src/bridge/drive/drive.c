@@ -330,9 +330,3 @@ int wnw__drive_status(const struct wnw__drive *d)
 {
     return d->rc;
 }
-
-void wnw__drive_set_n_threads(wnw_bridge *of, int32_t n)
-{
-    struct ggml_backend backend = {.context = of};
-    wnw__bridge_set_n_threads(&backend, n);
-}

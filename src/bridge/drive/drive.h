@@ -52,7 +52,6 @@ bool wnw__drive_gives_all(const struct wnw__drive *d, int32_t n_vocab);
 int wnw__drive_set_engine(struct wnw__drive *d, struct wnw_engine *e);
 /* The status of the last graph; where it is an error, wnw_last_error says which. */
 int wnw__drive_status(const struct wnw__drive *d);
-void wnw__drive_set_n_threads(wnw_bridge *of, int32_t n);
 
 /* Why the engine's present batch cannot be driven, before libllama reads it: WNW_OK, or E_UNSUPPORTED. */
 int wnw__drive_check(const struct wnw__drive *d);

@@ -78,7 +78,7 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
     if (!l)
         return WNW_E_RANGE;
     if (l->far && l->kind == WNW_BRIDGE_RAGGED)
-        WNW_TRY(l->far->begin_rows(l));
+        WNW_TRY(l->far->find_holes(l));
     wnw_bridge_layer info = {WNW_INIT(wnw_bridge_layer), .layer = l->il,
                              .ragged = l->kind == WNW_BRIDGE_RAGGED};
     if (l->far && info.ragged) {

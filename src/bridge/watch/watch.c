@@ -12,6 +12,7 @@
 
 #include "bridge/sequence/track.h"
 #include "policy/policy.h"
+#include "winnow_bridge.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -383,9 +384,11 @@ static void warn_no_layers(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
             plain = l->kind != WNW_BRIDGE_RAGGED ? l : plain;
             n_sliding += l->kind == WNW_BRIDGE_RAGGED;
         }
-    const char *why = plain           ? why_plain(b, plain, line)
-                      : n_sliding > 0 ? "every layer of this model has a sliding window; take the policy away"
-                                      : why_none(b, graph);
+    const char *why = "every layer of this model has a sliding window; take the policy away";
+    if (plain)
+        why = why_plain(b, plain, line);
+    else if (n_sliding == 0)
+        why = why_none(b, graph);
     if (!why)
         return;
     const int rc =

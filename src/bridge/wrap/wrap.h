@@ -119,6 +119,8 @@ struct wnw__wrap_layer {
     /* Of every cell in every head [n_stream * n_cell][n_head], for policies; NULL: nothing was kept. Scores of gates on hidden
      * states, NAN where there is none; and whether a recursive policy has settled the entry. */
     float *gate, *settled_marks;
+    float *
+        sums; /* of the attention that they received [n_stream * n_cell][query heads]; NULL: none were kept */
     float *sinks; /* the host's copy of the attention's; NULL: none */
 };
 
@@ -156,6 +158,9 @@ int wnw__wrap_rect_write(struct wnw__bridge_tensor *t, size_t at, size_t n, cons
 /* The layer's heads say from now on what it has: entries of all cells that were written, except parts of dropped entries.
  * E_NOMEM. */
 int wnw__wrap_rows_begin(struct wnw__bridge_layer *l);
+/* The same where rows that were written may have parts of dropped entries, and in a tight cache: the memory of ragged layers alone follows
+ * their entries. */
+int wnw__wrap_find_holes(struct wnw__bridge_layer *l);
 /* The first entry of a head whose cell is at least `cell`. */
 int32_t wnw__wrap_find(const struct wnw__wrap_head *h, int32_t cell);
 /* Brings the rows into the ragged form where they are not, with room for n more in every head of streams from .. to-1, and
@@ -204,6 +209,8 @@ struct wnw__wrap_look {
     int32_t n_flash, n_store;
     bool ragged;                       /* it writes or attends to a ragged layer */
     const struct wnw__wrap_taps *taps; /* that are added to it; NULL: none */
+    /* whose policy wants to know what entries receive; NULL: nobody does */
+    const struct wnw__bridge_backend *sums_for;
 };
 
 /* Decides what layers may become that no graph had before: of one that is not computed yet (wrap/wrap_look.c). */
@@ -243,14 +250,16 @@ struct wnw__wrap_run {
     ggml_backend_t x;
     unsigned freed; /* of the device, when X last got a graph with a number of its own */
     bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
-    struct wnw__wrap_memory kept, scratch, packed, taps; /* of our graphs */
-    struct wnw__wrap_block nodes, tap_nodes;             /* and their nodes */
+    struct wnw__wrap_memory kept, scratch, packed, sums, taps; /* of our graphs */
+    struct wnw__wrap_block nodes, tap_nodes;                   /* and their nodes */
     struct wnw__bridge_cache *planned; /* whose entries the host has for a plan; NULL: none */
     struct wnw__wrap_host plan_host;   /* and weights that it reads for that */
 };
 
-/* Makes room; contents are lost where it grows. E_NOMEM. */
+/* Makes room, or gives back most of it; contents are lost then. E_NOMEM. */
 int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, size_t size);
+/* Reads its first n bytes; *out stays NULL where the host reads X's memory, and is released with free. E_NOMEM. */
+int wnw__wrap_memory_read(struct wnw__wrap_run *r, const struct wnw__wrap_memory *m, size_t n, uint8_t **out);
 /* At least `size` bytes, whose contents are lost where it grows. NULL: no memory. */
 void *wnw__wrap_block_need(struct wnw__wrap_block *b, size_t size);
 /* Has X compute the graph of `look`, whose ragged layers are settled, with our attention (wrap/wrap_graph.c). */
@@ -304,6 +313,10 @@ int wnw__wrap_mirror_end(struct wnw__bridge_backend *b, int rc, bool written);
 /* Makes memory for the scores of a layer, before several threads keep some. Without memory none are kept. */
 void wnw__wrap_need_gates(const struct wnw__bridge_layer *l);
 void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride);
+/* Whether the backend's policy wants to know what entries receive of all queries. Then its layers are ragged from their first token on. */
+bool wnw__wrap_wants_sums(const struct wnw__bridge_backend *b);
+/* Adds what cap rows from `off` on of a head received, sum[group][cap]. The head is counted over all streams. E_NOMEM. */
+int wnw__wrap_add_sums(struct wnw__bridge_layer *l, int32_t head, int64_t off, int64_t cap, const float *sum);
 /* Forgets what was kept of n cells, counted over all streams. */
 void wnw__wrap_renew(const struct wnw__bridge_layer *l, int64_t cell, int64_t n);
 

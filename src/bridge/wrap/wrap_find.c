@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Which devices of ggml are ours around others, and what X is asked for by name. */
+#include "base/err.h"
 #include "bridge/wrap/wrap.h"
+#include "bridge/wrap/wrap_guard.h"
+#include "winnow_bridge.h"
 
 const char *wnw__wrap_name(ggml_backend_dev_t dev)
 {
@@ -20,6 +23,16 @@ unsigned wnw__wrap_frees(void)
         n += w ? atomic_load_explicit(&w->freed, memory_order_relaxed) : 0;
     }
     return n;
+}
+
+int wnw_bridge_check_workers(void)
+{
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        const struct wnw__wrap *w = wnw__wrap_of(ggml_backend_dev_get(i));
+        if (w && w->guard)
+            WNW_TRY(wnw__guard_check(w->guard));
+    }
+    return WNW_OK;
 }
 
 bool wnw__wrap_function(const struct wnw__wrap *w, const char *name, void (**fn)(void))

@@ -7,6 +7,9 @@
  * mask of a head is the rows of M that its rows' numbers name. Neighbouring heads of one capacity are one attention of X, with
  * the heads in dimension 3.
  *
+ * X's attention does not say what each entry receives. Where a policy wants to know, X computes it once more, head by head and for some
+ * queries at a time: products, softmax, sums.
+ *
  * Numbers that change with every graph are uploaded in one piece (`packed`).
  */
 #include "bridge/wrap/wrap.h"
@@ -14,7 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum where { KEPT, SCRATCH, PACKED, N_WHERE };
+enum where { KEPT, SCRATCH, PACKED, SUMS, N_WHERE };
 
 /* A tensor that has no memory yet. */
 struct tensor_at {
@@ -39,18 +42,28 @@ struct turned {
     struct ggml_tensor *m;
 };
 
+/* Sums over some queries of the attention that rows of a head receive. */
+struct summed {
+    struct wnw__bridge_layer *l;
+    int32_t head; /* of all streams */
+    int64_t off, cap;
+    const struct ggml_tensor *t; /* [cap] of each query head */
+};
+
 struct build {
     struct wnw__wrap_run *r;
     struct wnw__wrap_look *look;
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct tensor_at *tensors;
-    int32_t n_tensor, cap_tensor;
+    int32_t n_tensor;
     size_t used[N_WHERE], most[N_WHERE];
     struct on_x *layers;
     int32_t n_layer;
     struct turned *turned;
     int32_t n_turned;
+    struct summed *summed;
+    int32_t n_summed;
     struct ggml_tensor *hidden;      /* [n_row] -inf */
     int64_t most_rows;               /* of a graph's masks */
     uint8_t *packed;                 /* what is uploaded */
@@ -274,6 +287,76 @@ static bool fits_there(const struct build *b, const struct ggml_tensor *r, const
            ggml_backend_buft_get_alloc_size(b->r->w->xt, r) == ggml_nbytes(r);
 }
 
+/* Whether a policy wants to know what entries receive of this attention. */
+static bool is_summed(const struct build *b, const struct wnw__bridge_flash *f)
+{
+    const struct wnw__bridge_layer *l = f->layer;
+    return b->look->sums_for && wnw__bridge_site_of(b->look->sums_for, f->node) &&
+           f->q->ne[2] == l->info.n_head;
+}
+
+/* Queries whose scores are computed together, so that these have about this many numbers. */
+static int64_t rows_at_once(int64_t cap, int64_t group)
+{
+    enum { NUMBERS = 1 << 21 };
+    const int64_t n = NUMBERS / (cap * group);
+    return n > 0 ? n : 1;
+}
+
+/* The softmax [cap, n, group] of scores; its memory is in `where`. */
+static struct ggml_tensor *softmax(struct build *b, const struct wnw__bridge_flash *f, struct ggml_tensor *s,
+                                   struct ggml_tensor *mask, int32_t ih, enum where where)
+{
+    float scale = f->what.scale;
+    if (f->what.cap != 0.0f) {
+        s = add(b, put(b, SCRATCH, ggml_scale(b->ctx, s, scale)));
+        s = add(b, put(b, SCRATCH, ggml_tanh(b->ctx, s)));
+        scale = f->what.cap;
+    }
+    s = ggml_soft_max_ext(b->ctx, s, mask, scale, 0.0f);
+    if (f->sinks)
+        ggml_soft_max_add_sinks(
+            s, view(b, ggml_view_1d(b->ctx, f->sinks, s->ne[2], (size_t)(ih * s->ne[2]) * sizeof(float))));
+    return add(b, put(b, where, s));
+}
+
+/* Sums of what queries q [d, n_row, group, n] give to the rows of heads. */
+static void add_sums(struct build *b, const struct wnw__bridge_flash *f, const struct heads *h,
+                     struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *mask)
+{
+    const int64_t group = q->ne[2], n_row = q->ne[1], most = rows_at_once(h->cap, group);
+    const int32_t stream = wnw__bridge_first_stream(f->k) + (int32_t)h->stream;
+    for (int32_t i = 0; i < h->n; i++) {
+        const size_t scratch = b->used[SCRATCH], at = (size_t)i;
+        struct ggml_tensor *keys =
+            copy_to(b, view(b, ggml_view_2d(b->ctx, k, k->ne[0], h->cap, k->nb[1], at * k->nb[3])),
+                    put(b, SCRATCH, ggml_new_tensor_2d(b->ctx, GGML_TYPE_F32, k->ne[0], h->cap)));
+        for (int64_t row = 0; row < n_row; row += most) {
+            const size_t before = b->used[SCRATCH];
+            const int64_t n = n_row - row < most ? n_row - row : most;
+            const int32_t ih = (int32_t)h->first + i;
+            struct ggml_tensor *part = view(b, ggml_view_3d(b->ctx, q, q->ne[0], n, group, q->nb[1], q->nb[2],
+                                                            at * q->nb[3] + (size_t)row * q->nb[1]));
+            struct ggml_tensor *seen = view(b, ggml_view_2d(b->ctx, mask, h->cap, n, mask->nb[1],
+                                                            at * mask->nb[3] + (size_t)row * mask->nb[1]));
+            struct ggml_tensor *s = add(b, put(b, SCRATCH, ggml_mul_mat(b->ctx, keys, part)));
+            s = softmax(b, f, s, seen, ih, n == 1 ? SUMS : SCRATCH);
+            if (n > 1) {
+                s = view(b, ggml_permute(b->ctx, s, 1, 0, 2, 3));
+                s = add(b, put(b, SCRATCH, ggml_cont(b->ctx, s)));
+                s = add(b, put(b, SUMS, ggml_sum_rows(b->ctx, s)));
+            }
+            b->summed[b->n_summed++] = (struct summed){.l = f->layer,
+                                                       .head = stream * f->layer->n_head + ih,
+                                                       .off = h->off + i * h->cap,
+                                                       .cap = h->cap,
+                                                       .t = s};
+            b->used[SCRATCH] = before;
+        }
+        b->used[SCRATCH] = scratch;
+    }
+}
+
 static void add_heads(struct build *b, const struct wnw__bridge_flash *f, const struct heads *h,
                       struct ggml_tensor *mask)
 {
@@ -291,6 +374,8 @@ static void add_heads(struct build *b, const struct wnw__bridge_flash *f, const 
         ggml_flash_attn_ext_add_sinks(
             r, view(b, ggml_view_1d(b->ctx, f->sinks, group, (size_t)(h->first * group) * sizeof(float))));
     const size_t at = (size_t)h->stream * node->nb[3] + (size_t)(h->first * group) * node->nb[1];
+    if (is_summed(b, f))
+        add_sums(b, f, h, q, k, mask);
     if (fits_there(b, r, node, at)) {
         ggml_backend_tensor_alloc(node->buffer, r, (uint8_t *)node->data + at);
         add(b, r);
@@ -380,9 +465,10 @@ static void add_nodes(struct build *b)
 static int place_tensors(struct build *b)
 {
     struct wnw__wrap_run *r = b->r;
-    struct wnw__wrap_memory *const memory[N_WHERE] = {&r->kept, &r->scratch, &r->packed};
+    struct wnw__wrap_memory *const memory[N_WHERE] = {&r->kept, &r->scratch, &r->packed, &r->sums};
     for (int i = 0; i < N_WHERE; i++)
-        WNW_TRY(wnw__wrap_memory_need(r, memory[i], b->most[i]));
+        if (b->most[i] > 0)
+            WNW_TRY(wnw__wrap_memory_need(r, memory[i], b->most[i]));
     for (int32_t i = 0; i < b->n_tensor; i++) {
         const struct tensor_at *t = &b->tensors[i];
         if (t->where == N_WHERE)
@@ -442,7 +528,9 @@ static struct ggml_tensor *replaced(const struct wnw__wrap_look *look, int32_t i
     const bool is_flash = i < look->n_flash;
     const struct wnw__bridge_layer *l =
         is_flash ? look->flash[i].layer : look->stores[i - look->n_flash].t->layer;
-    return !l->wrap->ragged ? NULL : is_flash ? look->flash[i].node : look->stores[i - look->n_flash].node;
+    if (!l->wrap->ragged)
+        return NULL;
+    return is_flash ? look->flash[i].node : look->stores[i - look->n_flash].node;
 }
 
 static enum ggml_status compute(struct build *b)
@@ -472,12 +560,34 @@ static enum ggml_status compute(struct build *b)
     return status;
 }
 
-/* The most tensors and nodes that are added. */
-static void count_tensors(const struct wnw__wrap_look *look, int32_t *tensors, int32_t *nodes)
+/* How many sums an attention gets. */
+static int32_t count_sums(const struct build *b, const struct wnw__bridge_flash *f)
 {
+    const struct wnw__bridge_layer *l = f->layer;
+    int64_t n = 0;
+    if (!is_summed(b, f) || !l->wrap->ragged)
+        return 0;
+    const struct wnw__wrap_head *head = l->wrap->heads + wnw__bridge_first_stream(f->k) * l->n_head;
+    for (int64_t i = 0; i < f->q->ne[3] * l->n_head; i++) {
+        const int64_t most = rows_at_once(head[i].cap, f->q->ne[2] / l->n_head);
+        n += (f->q->ne[1] + most - 1) / most;
+    }
+    return (int32_t)n;
+}
+
+/* The most tensors and nodes that are added, and how many sums. */
+static void count_tensors(const struct build *b, int32_t *tensors, int32_t *nodes, int32_t *sums)
+{
+    enum { PER_SUM = 12, PER_HEAD = 3 };
+    const struct wnw__wrap_look *look = b->look;
+    *sums = 0;
     *tensors = 1 + 8 * look->n_store;
     *nodes = 4 * look->n_store;
     for (int32_t i = 0; i < look->n_flash; i++) {
+        const int32_t n_sum = count_sums(b, &look->flash[i]);
+        *sums += n_sum;
+        *tensors += (PER_SUM + PER_HEAD) * n_sum;
+        *nodes += (PER_SUM + PER_HEAD) * n_sum;
         const int32_t streams = (int32_t)look->flash[i].q->ne[3];
         *tensors += 5 + streams * (18 + 16 * look->flash[i].shape.n_head);
         *nodes += streams * (6 + 5 * look->flash[i].shape.n_head);
@@ -486,8 +596,8 @@ static void count_tensors(const struct wnw__wrap_look *look, int32_t *tensors, i
 
 static int make(struct build *b)
 {
-    int32_t n_tensor, n_node;
-    count_tensors(b->look, &n_tensor, &n_node);
+    int32_t n_tensor, n_node, n_sum;
+    count_tensors(b, &n_tensor, &n_node, &n_sum);
     n_node += ggml_graph_n_nodes(b->look->graph) + wnw__wrap_taps_count(b->look->taps);
     const size_t size =
         (size_t)n_tensor * ggml_tensor_overhead() + ggml_graph_overhead_custom((size_t)n_node, false);
@@ -496,8 +606,9 @@ static int make(struct build *b)
         n_turned += b->look->flash[i].q->ne[3];
     b->tensors = malloc((size_t)n_tensor * sizeof *b->tensors);
     b->turned = malloc(((size_t)n_turned + 1) * sizeof *b->turned);
+    b->summed = malloc(((size_t)n_sum + 1) * sizeof *b->summed);
     void *memory = wnw__wrap_block_need(&b->r->nodes, size);
-    if (b->tensors && b->turned && memory)
+    if (b->tensors && b->turned && b->summed && memory)
         b->ctx =
             ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = memory, .no_alloc = true});
     if (!b->ctx)
@@ -506,6 +617,26 @@ static int make(struct build *b)
     add_nodes(b);
     WNW_TRY(place_tensors(b));
     return upload(b);
+}
+
+/* Adds the sums to those of their entries. */
+static int take_sums(const struct build *b)
+{
+    struct wnw__wrap_run *r = b->r;
+    uint8_t *copy;
+    if (b->n_summed == 0)
+        return WNW_OK;
+    ggml_backend_synchronize(r->x);
+    WNW_TRY(wnw__wrap_memory_read(r, &r->sums, b->most[SUMS], &copy));
+    const uint8_t *base = ggml_backend_buffer_get_base(r->sums.buffer), *host = copy ? copy : base;
+    int rc = WNW_OK;
+    for (int32_t i = 0; i < b->n_summed && rc == WNW_OK; i++) {
+        const struct summed *s = &b->summed[i];
+        rc = wnw__wrap_add_sums(s->l, s->head, s->off, s->cap,
+                                (const void *)(host + ((const uint8_t *)s->t->data - base)));
+    }
+    free(copy);
+    return rc;
 }
 
 enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
@@ -518,7 +649,9 @@ enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_l
         rc = make(&b);
     if (rc == WNW_OK)
         status = compute(&b);
-    else
+    if (status == GGML_STATUS_SUCCESS)
+        rc = take_sums(&b);
+    if (rc != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     if (b.ctx)
         ggml_free(b.ctx);
@@ -527,6 +660,7 @@ enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_l
     free(b.layers);
     free(b.tensors);
     free(b.turned);
+    free(b.summed);
     free(b.packed);
     free(b.cells);
     return status;

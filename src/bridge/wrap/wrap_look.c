@@ -151,7 +151,7 @@ int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
 {
     int rc = look_at(look, b, graph);
     if (rc == WNW_OK)
-        rc = begin_rows(look, b->wrap->at_once);
+        rc = begin_rows(look, b->wrap->at_once || wnw__wrap_wants_sums(b));
     if (rc == WNW_OK)
         rc = check_mixed(look);
     if (rc == WNW_OK)

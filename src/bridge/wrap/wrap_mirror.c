@@ -11,40 +11,55 @@
 
 /* ---- Numbers that entries keep ---- */
 
-static size_t n_numbers(const struct wnw__bridge_layer *l)
+/* Room for n_head numbers of each cell; NULL: no memory. */
+static float *need_numbers(const struct wnw__bridge_layer *l, float **numbers, int32_t n_head, float empty)
 {
-    return (size_t)l->k.n_stream * (size_t)l->k.n_cell * (size_t)l->n_head;
-}
-
-/* Room for a number of each entry; NULL: no memory. */
-static float *need_numbers(const struct wnw__bridge_layer *l, float **numbers, float empty)
-{
+    const size_t n = (size_t)l->k.n_stream * (size_t)l->k.n_cell * (size_t)n_head;
     if (*numbers)
         return *numbers;
-    *numbers = malloc(n_numbers(l) * sizeof **numbers);
-    for (size_t i = 0; *numbers && i < n_numbers(l); i++)
+    *numbers = malloc(n * sizeof **numbers);
+    for (size_t i = 0; *numbers && i < n; i++)
         (*numbers)[i] = empty;
     return *numbers;
 }
 
 void wnw__wrap_need_gates(const struct wnw__bridge_layer *l)
 {
-    (void)need_numbers(l, &l->wrap->gate, NAN);
+    (void)need_numbers(l, &l->wrap->gate, l->n_head, NAN);
 }
 
 void wnw__wrap_keep_gate(const struct wnw__bridge_layer *l, int64_t cell, const float *score, int32_t stride)
 {
-    float *to = need_numbers(l, &l->wrap->gate, NAN);
+    float *to = need_numbers(l, &l->wrap->gate, l->n_head, NAN);
     for (int32_t ih = 0; to && ih < l->n_head; ih++)
         to[cell * l->n_head + ih] = score[ih * stride];
 }
 
-/* The place of entry e of a head among such numbers. */
-static int64_t place_of(const struct wnw__bridge_layer *l, int32_t i, int32_t e)
+int wnw__wrap_add_sums(struct wnw__bridge_layer *l, int32_t head, int64_t off, int64_t cap, const float *sum)
+{
+    const struct wnw__wrap_head *h = &l->wrap->heads[head];
+    const int32_t n_head = l->info.n_head, group = n_head / l->n_head;
+    float *to = need_numbers(l, &l->wrap->sums, n_head, 0.0f);
+    if (!to)
+        return wnw__fail(WNW_E_NOMEM, "no memory for sums of attention in layer %d", (int)l->il);
+    to += (int64_t)(head / l->n_head) * l->k.n_cell * n_head + head % l->n_head * group;
+    for (int32_t e = 0; e < h->n; e++)
+        for (int32_t g = 0; g < group && h->row[e] >= off && h->row[e] < off + cap; g++)
+            to[(int64_t)h->cell[e] * n_head + g] += sum[g * cap + h->row[e] - off];
+    return WNW_OK;
+}
+
+/* The cell of entry e of a head, counted over all streams. */
+static int64_t cell_of(const struct wnw__bridge_layer *l, int32_t i, int32_t e)
 {
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
-    const int64_t cell = (int64_t)(i / l->n_head) * l->k.n_cell + kv->pos[kv->off[i] + e];
-    return cell * l->n_head + i % l->n_head;
+    return (int64_t)(i / l->n_head) * l->k.n_cell + kv->pos[kv->off[i] + e];
+}
+
+/* The place of the entry among numbers of all KV heads. */
+static int64_t place_of(const struct wnw__bridge_layer *l, int32_t i, int32_t e)
+{
+    return cell_of(l, i, e) * l->n_head + i % l->n_head;
 }
 
 /* Gives entries their numbers of one kind. */
@@ -60,13 +75,29 @@ static int fill_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, const f
     return WNW_OK;
 }
 
+/* Gives entries what they received from each query head of their group. */
+static int fill_sums(struct wnw__bridge_layer *l)
+{
+    const struct wnw__kv_layer *kv = &l->rows.layers[0];
+    const int32_t group = l->info.n_head / l->n_head;
+    if (!l->wrap->sums)
+        return WNW_OK;
+    WNW_TRY(wnw__cache_set_aux(&l->rows, WNW_AUX_ATTN_SUM, group));
+    for (int32_t i = 0; i < l->rows.n_head_kv; i++)
+        for (int32_t e = 0; e < kv->len[i]; e++)
+            for (int32_t g = 0; g < group; g++)
+                wnw__cache_aux(kv, WNW_AUX_ATTN_SUM, g)[kv->off[i] + e] =
+                    l->wrap->sums[cell_of(l, i, e) * l->info.n_head + i % l->n_head * group + g];
+    return WNW_OK;
+}
+
 /* Notes which entries are settled now. */
 static int take_settled(struct wnw__bridge_layer *l)
 {
     const struct wnw__kv_layer *kv = &l->rows.layers[0];
     if (l->rows.aux_planes[WNW_AUX_SETTLED] == 0)
         return WNW_OK;
-    float *to = need_numbers(l, &l->wrap->settled_marks, 0.0f);
+    float *to = need_numbers(l, &l->wrap->settled_marks, l->n_head, 0.0f);
     if (!to)
         return wnw__fail(WNW_E_NOMEM, "no memory for what is settled of layer %d", (int)l->il);
     for (int32_t i = 0; i < l->rows.n_head_kv; i++)
@@ -115,8 +146,7 @@ static int fetch_rows(struct wnw__bridge_layer *l, bool is_v)
 static int fetch_layer(struct wnw__bridge_layer *l)
 {
     struct wnw__wrap_layer *w = l->wrap;
-    if (w->holes)
-        WNW_TRY(wnw__wrap_rows_begin(l));
+    WNW_TRY(wnw__wrap_find_holes(l));
     WNW_TRY(wnw__wrap_layer_note(l));
     WNW_TRY(wnw__cache_init_rows(&l->rows, l->k.n_stream * l->n_head, ggml_row_size(l->k.type, l->d_k),
                                  l->v.base ? ggml_row_size(l->v.type, l->d_v) : 0));
@@ -125,6 +155,7 @@ static int fetch_layer(struct wnw__bridge_layer *l)
             WNW_TRY(place_head(l, s, ih));
     for (int is_v = 0; is_v < 2; is_v++)
         WNW_TRY(fetch_rows(l, is_v));
+    WNW_TRY(fill_sums(l));
     WNW_TRY(fill_numbers(l, WNW_AUX_GATE, w->gate));
     return fill_numbers(l, WNW_AUX_SETTLED, w->settled_marks);
 }

@@ -14,15 +14,36 @@ void *wnw__wrap_block_need(struct wnw__wrap_block *b, size_t size)
     return b->at;
 }
 
+/* A prompt's graphs need much more than those of the tokens that follow: what they do not need goes back. */
+static bool is_wasted(size_t has, size_t needed)
+{
+    enum { SHARE = 8, LEAST = 1 << 20 };
+    return has > LEAST && needed < has / SHARE;
+}
+
 int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, size_t size)
 {
-    if (m->buffer && size <= m->size)
+    if (m->buffer && size <= m->size && !is_wasted(m->size, size))
         return WNW_OK;
     ggml_backend_synchronize(r->x); /* it may still read what is there */
     wnw__wrap_buffer_drop(r->w, m->buffer);
     *m = (struct wnw__wrap_memory){0};
     WNW_TRY(wnw__wrap_buffer_new(&m->buffer, r->w, size + size / 4 + 256));
     m->size = size + size / 4 + 256;
+    return WNW_OK;
+}
+
+int wnw__wrap_memory_read(struct wnw__wrap_run *r, const struct wnw__wrap_memory *m, size_t n, uint8_t **out)
+{
+    struct ggml_tensor all;
+    *out = NULL;
+    if (ggml_backend_buffer_is_host(m->buffer))
+        return WNW_OK;
+    *out = malloc(n);
+    if (!*out)
+        return wnw__fail(WNW_E_NOMEM, "no memory to read %zu bytes of %s", n, r->w->name);
+    wnw__wrap_bytes_at(&all, m->buffer, ggml_backend_buffer_get_base(m->buffer), n);
+    ggml_backend_tensor_get(&all, *out, 0, n);
     return WNW_OK;
 }
 

@@ -84,6 +84,8 @@ static void free_heads(struct wnw__bridge_layer *l)
 void wnw__wrap_renew(const struct wnw__bridge_layer *l, int64_t cell, int64_t n)
 {
     const struct wnw__wrap_layer *w = l->wrap;
+    for (int64_t i = cell * l->info.n_head; w->sums && i < (cell + n) * l->info.n_head; i++)
+        w->sums[i] = 0.0f;
     for (int64_t i = cell * l->n_head; (w->gate || w->settled_marks) && i < (cell + n) * l->n_head; i++) {
         if (w->gate)
             w->gate[i] = NAN;
@@ -105,7 +107,8 @@ void wnw__wrap_layer_clear(struct wnw__bridge_layer *l)
     w->ragged = w->settled = w->stale = w->holes = false;
     free(w->gate);
     free(w->settled_marks);
-    w->gate = w->settled_marks = NULL;
+    free(w->sums);
+    w->gate = w->settled_marks = w->sums = NULL;
     wnw__bridge_queries_free(&l->queries);
     l->lost = false;
     if (l->written)
@@ -161,7 +164,9 @@ int wnw__wrap_rect_grow(struct wnw__bridge_layer *l, int64_t rows)
     rows = (rows + STEP - 1) / STEP * STEP;
     rows = rows < all ? rows : all;
     const size_t k = wnw__wrap_align(w->w, (size_t)rows * row_bytes(&l->k));
-    WNW_TRY(wnw__wrap_buffer_new(&w->buffer, w->w, k + (size_t)rows * row_bytes(&l->v)));
+    ggml_backend_buffer_t buffer;
+    WNW_TRY(wnw__wrap_buffer_new(&buffer, w->w, k + (size_t)rows * row_bytes(&l->v)));
+    w->buffer = buffer;
     w->v_at = k;
     w->rows = rows;
     if (old.buffer) {
@@ -176,7 +181,7 @@ int wnw__wrap_rect_read(const struct wnw__bridge_tensor *t, size_t at, size_t n,
 {
     const struct wnw__wrap_layer *w = t->layer->wrap;
     const size_t there = (size_t)w->rows * row_bytes(t);
-    const size_t part = at >= there ? 0 : n < there - at ? n : there - at;
+    const size_t left = at < there ? there - at : 0, part = n < left ? n : left;
     struct ggml_tensor x;
     if (part > 0) {
         wnw__wrap_bytes_at(&x, w->buffer, wnw__wrap_layer_at(w, t->is_v), there);

@@ -164,6 +164,11 @@ int wnw__wrap_rows_begin(struct wnw__bridge_layer *l)
     return WNW_OK;
 }
 
+int wnw__wrap_find_holes(struct wnw__bridge_layer *l)
+{
+    return l->wrap->holes || l->cache->tight ? wnw__wrap_rows_begin(l) : WNW_OK;
+}
+
 void wnw__wrap_rows_cut(struct wnw__bridge_layer *l, int32_t stream, int32_t n_cell)
 {
     for (int32_t ih = 0; ih < l->n_head; ih++) {

@@ -92,9 +92,9 @@ static enum ggml_status run_tapped(struct wnw__wrap_run *r, struct wnw__wrap_loo
 
 static enum ggml_status run_graph(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
 {
-    return look->ragged ? wnw__wrap_graph_run(r, look)
-           : look->taps ? run_tapped(r, look)
-                        : wnw__wrap_pointed(r, look->graph, look->graph);
+    if (look->ragged)
+        return wnw__wrap_graph_run(r, look);
+    return look->taps ? run_tapped(r, look) : wnw__wrap_pointed(r, look->graph, look->graph);
 }
 
 /* Attentions and stores over ragged layers. */
@@ -124,6 +124,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
         rc = wnw__wrap_look(&look, b, graph);
     }
     look.taps = watched.taps;
+    look.sums_for = wnw__wrap_wants_sums(b) ? b : NULL;
     if (rc == WNW_OK)
         rc = note_written(r, &look);
     if (rc == WNW_OK && look.ragged)
@@ -156,7 +157,7 @@ static void free_backend(ggml_backend_t backend)
 {
     struct wnw__bridge_backend *b = backend->context;
     struct wnw__wrap_run *r = b->wrap;
-    struct wnw__wrap_memory *const memory[] = {&r->kept, &r->scratch, &r->packed, &r->taps};
+    struct wnw__wrap_memory *const memory[] = {&r->kept, &r->scratch, &r->packed, &r->sums, &r->taps};
     ggml_backend_synchronize(r->x);
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         wnw__wrap_buffer_drop(r->w, memory[i]->buffer);
@@ -267,7 +268,7 @@ static void set_abort_callback(struct wnw__bridge_backend *b, ggml_abort_callbac
 }
 
 const struct wnw__bridge_far wnw__wrap_far = {
-    .begin_rows = wnw__wrap_rows_begin,
+    .find_holes = wnw__wrap_find_holes,
     .entries = wnw__wrap_entries,
     .bytes = wnw__wrap_bytes,
     .room_entries = wnw__wrap_room_entries,

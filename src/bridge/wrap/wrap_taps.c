@@ -206,30 +206,14 @@ static void take(struct wnw__bridge_backend *b, const struct tap *tap, struct gg
     }
 }
 
-/* Reads all copies at once, since each reading of a server takes a round trip. *out stays NULL where the host reads X's memory; it is
- * released with free. */
-static int read_copies(const struct wnw__wrap_taps *t, struct wnw__wrap_run *r, uint8_t **out)
-{
-    struct ggml_tensor all;
-    ggml_backend_buffer_t buffer = r->taps.buffer;
-    *out = NULL;
-    if (ggml_backend_buffer_is_host(buffer))
-        return WNW_OK;
-    *out = malloc(t->bytes);
-    if (!*out)
-        return wnw__fail(WNW_E_NOMEM, "no memory to read %zu bytes of %s", t->bytes, r->w->name);
-    wnw__wrap_bytes_at(&all, buffer, ggml_backend_buffer_get_base(buffer), t->bytes);
-    ggml_backend_tensor_get(&all, *out, 0, t->bytes);
-    return WNW_OK;
-}
-
 int wnw__wrap_taps_take(const struct wnw__wrap_taps *t, struct wnw__bridge_backend *b)
 {
     uint8_t *copies;
     if (!t)
         return WNW_OK;
     ggml_backend_synchronize(b->wrap->x);
-    WNW_TRY(read_copies(t, b->wrap, &copies));
+    /* all at once, since each reading of a server takes a round trip */
+    WNW_TRY(wnw__wrap_memory_read(b->wrap, &b->wrap->taps, t->bytes, &copies));
     const uint8_t *base = ggml_backend_buffer_get_base(b->wrap->taps.buffer);
     for (int32_t i = 0; i < t->n; i++) {
         struct ggml_tensor host = *t->list[i].copy;

@@ -9,7 +9,7 @@
 
 static int check_needs(const struct wnw__wrap *w, const wnw_policy *policy, const wnw_needs *needs)
 {
-    const uint32_t missing = needs->flags & WNW_NEED_ATTN_NUMBERS;
+    const uint32_t missing = needs->flags & WNW_NEED_ATTN_MAX;
     return missing == 0
                ? WNW_OK
                : wnw__fail(
@@ -36,6 +36,11 @@ int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy, con
     const struct wnw__wrap *w = wnw__wrap_of(dev);
     const wnw_needs needs = wnw_policy_needs(policy);
     return w ? check_needs(w, policy, &needs) : WNW_OK;
+}
+
+bool wnw__wrap_wants_sums(const struct wnw__bridge_backend *b)
+{
+    return b->watch.policy && (b->watch.needs.flags & WNW_NEED_ATTN_SUM);
 }
 
 /* ---- Looking ---- */
@@ -77,6 +82,12 @@ static int show_inputs(struct wnw__wrap_host *h, struct wnw__wrap *w, const stru
     return WNW_OK;
 }
 
+/* Whether something is kept of entries. */
+static bool keeps_numbers(const struct wnw__bridge_layer *l)
+{
+    return l->wrap->gate || l->wrap->settled_marks || l->wrap->sums;
+}
+
 /* What entries kept of the tokens that were in the cells is not that of those that come. */
 static void renew(const struct wnw__wrap_look *look)
 {
@@ -84,7 +95,7 @@ static void renew(const struct wnw__wrap_look *look)
         const struct wnw__bridge_layer *l = look->stores[i].t->layer;
         const struct ggml_tensor *node = look->stores[i].node;
         const int64_t n = (int64_t)l->k.n_stream * l->k.n_cell;
-        if (look->stores[i].t->is_v || !(l->wrap->gate || l->wrap->settled_marks))
+        if (look->stores[i].t->is_v || !keeps_numbers(l))
             continue;
         for (int64_t row = 0; row < wnw__bridge_store_rows(node); row++) {
             const int64_t cell = wnw__bridge_store_cell(node, row);
@@ -99,7 +110,7 @@ static bool is_wanted(const struct wnw__bridge_backend *b, const struct wnw__wra
 {
     bool wanted = b->watch.policy || b->rows_told;
     for (int32_t i = 0; i < look->n_store && !wanted; i++)
-        wanted = look->stores[i].t->layer->wrap->gate || look->stores[i].t->layer->wrap->settled_marks;
+        wanted = keeps_numbers(look->stores[i].t->layer);
     return wanted;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A ratio for every layer, given by hand: after kvpress' PerLayerCompressionPress. With the ratio r_l that is removed of
- * layer l, n tokens read, L layers and a size of B entries per head on average, of which w are protected:
+ * A ratio for every layer, given by hand: after kvpress' PerLayerCompressionPress. r_l is removed of layer l. There are
+ * n tokens read, L layers, and a size of B entries per head on average. Of these w are protected.
  *
- *     size   n_l = w + (B - w) L (1 - r_l) / sum over layers of (1 - r_m), at most n; what a full layer cannot hold goes to
- *            the others in proportion. The sum is exactly B L (default). Only the ratios between the layers count.
- *     list   n_l = floor((1 - r_l) n) of the n tokens read, at least w. The list alone says how much stays (kvpress).
+ *     size   n_l = w + (B - w) L (1 - r_l) / sum over layers of (1 - r_m), at most n.
+ *            What a full layer cannot hold goes to the others in proportion. The sum is exactly B L (default).
+ *     list   n_l = floor((1 - r_l) n) of the n tokens read, at least w.
+ *            The list alone says how much stays (kvpress).
  *
  * One number counts for all layers. Layers on which a policy does not act, as those with a sliding window, have numbers
  * too, which are not used. No score is read. Cost O(L).

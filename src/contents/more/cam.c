@@ -72,9 +72,8 @@ static int32_t merge(const void *opts, const wnw_contents_problem *p, wnw_merge 
             break; /* nothing after it stays */
         const double chance_of = chance(p, i, t, m);
         const uint32_t at = (uint32_t)p->obs->pos[(int64_t)p->ih * p->obs->n + i];
-        const double b = o->draw == DRAW_MEAN                           ? chance_of
-                         : (double)wnw__uniform(stream, at) < chance_of ? 1
-                                                                        : 0;
+        const bool drawn = (double)wnw__uniform(stream, at) < chance_of;
+        const double b = o->draw == DRAW_MEAN ? chance_of : (double)drawn;
         if (b > 0)
             out[n_out++] = (wnw_merge){.from = i, .to = p->keep[t], .n_to = m, .weight = (float)(b / m)};
     }

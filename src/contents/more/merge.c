@@ -123,9 +123,11 @@ static int32_t merge(const void *opts, const wnw_contents_problem *p, wnw_merge 
         const double from = wnw__norm(v + (int64_t)out[i].from * d, d),
                      to = wnw__norm(v + (int64_t)out[i].to * d, d);
         const double cosine = (double)u[i];
-        const double w = o->weight == WEIGHT_EXP ? exp(cosine - 1)
-                         : cosine > 0            ? cosine * from / (from + to + 1e-6)
-                                                 : 0;
+        double w = 0;
+        if (o->weight == WEIGHT_EXP)
+            w = exp(cosine - 1);
+        else if (cosine > 0)
+            w = cosine * from / (from + to + 1e-6);
         if (!(w > 0))
             continue;
         out[n_out] = out[i];

@@ -90,7 +90,9 @@ static void weigh(const struct opts *o, const wnw_observation *obs, const float 
         if (o->align == ALIGN_COSINE) {
             const double norms = mu_norm * wnw__norm(k + (int64_t)i * d, d);
             const double cosine = norms > 0 ? (double)w[i] / norms : 0;
-            w[i] = (float)(cosine < -1 ? -1 : cosine > 1 ? 1 : cosine);
+            w[i] = (float)(cosine < -1 ? -1 : cosine);
+            if (cosine > 1)
+                w[i] = 1;
         }
         w[i] *= (float)o->tau;
         most = w[i] > most ? w[i] : most;

@@ -46,8 +46,8 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
     const struct opts *o = opts;
     const int64_t n_score = (int64_t)obs->n_head_kv * obs->n;
     const struct wnw__ends ends = {o->first, o->last};
-    const double removed = obs->n > 0 ? 1 - obs->budget / obs->n : 0;
-    const float beta = (float)(o->beta >= 0 ? o->beta : removed > 0 ? removed : 0);
+    const double kept = obs->n > 0 ? obs->budget / obs->n : 1, removed = kept < 1 ? 1 - kept : 0;
+    const float beta = (float)(o->beta >= 0 ? o->beta : removed);
     WNW_TRY(wnw__leverage(&o->leverage, obs, ends, leverage, leverage + n_score));
     WNW_TRY(wnw__noncausal(&o->noncausal, obs, ends, score, leverage + n_score));
     for (int64_t i = 0; i < n_score; i++)

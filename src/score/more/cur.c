@@ -75,10 +75,12 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
         if (o->leverage != LEVERAGE_KEY)
             local_leverage(obs->values(obs, ih), n, d, o->block, s);
         for (int32_t i = 0; i < n; i++) {
-            s[i] = o->leverage == LEVERAGE_PRODUCT ? l_key[i] * s[i]
-                   : o->leverage == LEVERAGE_KEY   ? l_key[i]
-                   : o->leverage == LEVERAGE_MEAN  ? (l_key[i] + s[i]) / 2
-                                                   : s[i];
+            if (o->leverage == LEVERAGE_PRODUCT)
+                s[i] = l_key[i] * s[i];
+            else if (o->leverage == LEVERAGE_KEY)
+                s[i] = l_key[i];
+            else if (o->leverage == LEVERAGE_MEAN)
+                s[i] = (l_key[i] + s[i]) / 2;
             total += (double)s[i];
         }
         for (int32_t i = 0; i < n && total > 0; i++)

@@ -93,7 +93,9 @@ static double window_mass(const struct opts *o, const wnw_observation *obs)
     for (int32_t h = 0; h < obs->n_head; h++) {
         const int32_t n_old = wnw__window_n_old(obs, h / group, n_row);
         const int32_t end = o->as_code ? n_old : obs->n_entry[h / group];
-        const int32_t first = !o->as_code ? n_old : n_old > n_row ? n_old - n_row : 0;
+        int32_t first = n_old;
+        if (o->as_code)
+            first = n_old > n_row ? n_old - n_row : 0;
         for (int32_t w = obs->n_window - n_row; w < obs->n_window; w++)
             for (int32_t i = first; i < end; i++)
                 sum += wnw__window_of(obs, h)[(int64_t)w * obs->n + i];

@@ -35,7 +35,8 @@ static void needs(const void *opts, wnw_needs *out)
 /* Tokens of the question, all of them. */
 static int32_t question_length(const struct opts *o, const wnw_observation *obs)
 {
-    const int32_t n = o->question > 0 ? o->question : obs->n_question > 0 ? obs->n_question : LAST_TOKENS;
+    const int32_t known = obs->n_question > 0 ? obs->n_question : LAST_TOKENS,
+                  n = o->question > 0 ? o->question : known;
     return n < obs->n_past ? n : obs->n_past;
 }
 

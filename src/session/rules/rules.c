@@ -15,9 +15,9 @@
 
 const struct wnw__rule *wnw__rule_of(const wnw_policy *p)
 {
-    return wnw__policy_is_recursive(p) ? &wnw__rule_blocks
-           : wnw__policy_slides(p)     ? &wnw__rule_slide
-                                       : &wnw__rule_every;
+    if (wnw__policy_is_recursive(p))
+        return &wnw__rule_blocks;
+    return wnw__policy_slides(p) ? &wnw__rule_slide : &wnw__rule_every;
 }
 
 /* ---- State ---- */

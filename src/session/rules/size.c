@@ -34,7 +34,8 @@ int32_t wnw__rules_n_keep(const wnw_session *s, const struct wnw__eviction *ev, 
         n_keep = heads > 0 ? wnw__compress_entries_in(ev->size.bytes / heads, &entry) : 0;
     else
         n_keep = (uint64_t)wnw__round_count(n * (1 - ratio), ev->policy->rounding);
-    return n_keep < 1 ? 1 : n_keep < INT32_MAX ? (int32_t)n_keep : INT32_MAX;
+    n_keep = n_keep < INT32_MAX ? n_keep : INT32_MAX;
+    return n_keep < 1 ? 1 : (int32_t)n_keep;
 }
 
 wnw_size wnw__rules_size_between(const struct wnw__eviction *ev)
