@@ -73,6 +73,10 @@ static void print_option(const wnw_option *o, int indent, const char *given, int
         snprintf(def, sizeof def, "%g", o->def);
         snprintf(range, sizeof range, ", number %g to %g", o->min, o->max);
         break;
+    case WNW_OPT_LIST:
+        snprintf(def, sizeof def, "%g", o->def);
+        snprintf(range, sizeof range, ", numbers %g to %g with / between them", o->min, o->max);
+        break;
     case WNW_OPT_BOOL:
         snprintf(def, sizeof def, "%d", o->def != 0.0);
         snprintf(range, sizeof range, ", 0 or 1");

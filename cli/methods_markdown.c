@@ -147,7 +147,7 @@ static void print_options(const wnw_option *o)
         } else if (o->type == WNW_OPT_BOOL) {
             printf("%d | 0, 1", o->def != 0.0);
         } else {
-            printf("%.10g | %.10g to %.10g", o->def, o->min, o->max);
+            printf("%.10g | %s%.10g to %.10g", o->def, o->type == WNW_OPT_LIST ? "list of " : "", o->min, o->max);
         }
         fputs(" | ", stdout);
         print_cell(o->help);

@@ -32,10 +32,26 @@ typedef enum wnw_part_kind {
     WNW_PART_CONTENTS   /* of the entries that are kept: as they are, or merged, pruned, fitted */
 } wnw_part_kind;
 
-typedef enum wnw_option_type { WNW_OPT_INT, WNW_OPT_REAL, WNW_OPT_BOOL, WNW_OPT_ENUM } wnw_option_type;
+typedef enum wnw_option_type {
+    WNW_OPT_INT,
+    WNW_OPT_REAL,
+    WNW_OPT_BOOL,
+    WNW_OPT_ENUM,
+    WNW_OPT_LIST /* numbers with "/" between them, one at least */
+} wnw_option_type;
+
+/* The most numbers of a LIST option. */
+#define WNW_LIST_MAX 128
+
+/* The value of a LIST option: x[0] .. x[n - 1]. */
+typedef struct wnw_list {
+    int32_t n;
+    double x[WNW_LIST_MAX];
+} wnw_list;
 
 /* One typed option of a part. The framework parses it, checks the range and stores it at `offset` of the options
- * struct: int32_t for INT, BOOL and ENUM (index into choices), double for REAL. */
+ * struct: int32_t for INT, BOOL and ENUM (index into choices), double for REAL, wnw_list for LIST. The default of a
+ * LIST is one number. */
 typedef struct wnw_option {
     const char *name; /* NULL ends a table */
     const char *help;

@@ -11,6 +11,7 @@ WNW_VERSION_PATCH = 0
 WNW_VERSION_STRING = "0.2.0"
 WNW_PROMPT_NOW = 1721952000
 WNW_FINGERPRINT_SIZE = 33
+WNW_LIST_MAX = 128
 WNW_SAMPLE_HINT = 8
 WNW_SAMPLE_PLACES = 16
 WNW_N_PROJ_NORMS = 3
@@ -63,6 +64,7 @@ WNW_OPT_INT = 0
 WNW_OPT_REAL = 1
 WNW_OPT_BOOL = 2
 WNW_OPT_ENUM = 3
+WNW_OPT_LIST = 4
 WNW_NEED_WINDOW_ATTN = 1
 WNW_NEED_KEYS = 2
 WNW_NEED_VALUES = 4
@@ -246,6 +248,10 @@ class wnw_automatic(Structure):
 
 
 class wnw_decoder(Structure):
+    pass
+
+
+class wnw_list(Structure):
     pass
 
 
@@ -664,6 +670,11 @@ wnw_decoder._fields_ = [
     ("decode", CFUNCTYPE(c_int, c_int32, c_void_p)),
     ("n_left", CFUNCTYPE(c_int32, c_void_p)),
     ("user", c_void_p),
+]
+
+wnw_list._fields_ = [
+    ("n", c_int32),
+    ("x", c_double * 128),
 ]
 
 wnw_option._fields_ = [

@@ -23,7 +23,19 @@ bool wnw__name_ok(const char *name, size_t len)
 
 static size_t value_size(const wnw_option *o)
 {
+    if (o->type == WNW_OPT_LIST)
+        return sizeof(wnw_list);
     return o->type == WNW_OPT_REAL ? sizeof(double) : sizeof(int32_t);
+}
+
+static size_t value_alignment(const wnw_option *o)
+{
+    return o->type == WNW_OPT_LIST ? _Alignof(wnw_list) : value_size(o);
+}
+
+static bool is_real(const wnw_option *o)
+{
+    return o->type == WNW_OPT_REAL || o->type == WNW_OPT_LIST;
 }
 
 static int n_choices(const wnw_option *o)
@@ -49,15 +61,15 @@ static int check_value(const wnw_option *o, size_t size, const char *owner)
     const size_t need = value_size(o);
     double min, max;
     option_range(o, &min, &max);
-    if (o->type > WNW_OPT_ENUM || (o->type == WNW_OPT_ENUM && n_choices(o) == 0))
+    if (o->type > WNW_OPT_LIST || (o->type == WNW_OPT_ENUM && n_choices(o) == 0))
         return wnw__fail(WNW_E_ARG, "%s: option \"%s\" has no valid type or no choices", owner, o->name);
-    if (size < need || o->offset > size - need || o->offset % need != 0)
+    if (size < need || o->offset > size - need || o->offset % value_alignment(o) != 0)
         return wnw__fail(WNW_E_ARG, "%s: option \"%s\" lies outside its options struct of %zu bytes", owner,
                          o->name, size);
     if (!(min <= o->def && o->def <= max))
         return wnw__fail(WNW_E_ARG, "%s: the default %g of option \"%s\" is not in %g..%g", owner, o->def,
                          o->name, min, max);
-    if (o->type != WNW_OPT_REAL && (min < INT32_MIN || max > INT32_MAX))
+    if (!is_real(o) && (min < INT32_MIN || max > INT32_MAX))
         return wnw__fail(WNW_E_ARG, "%s: the range of option \"%s\" is wider than 32 bits", owner, o->name);
     return WNW_OK;
 }
@@ -80,7 +92,10 @@ int wnw__opt_check_table(const wnw_option *table, size_t size, const char *owner
 static void store(const wnw_option *o, void *opts, double value)
 {
     void *field = (char *)opts + o->offset;
-    if (o->type == WNW_OPT_REAL) {
+    if (o->type == WNW_OPT_LIST) {
+        const wnw_list list = {.n = 1, .x = {value}};
+        memcpy(field, &list, sizeof list);
+    } else if (o->type == WNW_OPT_REAL) {
         memcpy(field, &value, sizeof value);
     } else {
         const int32_t v = (int32_t)value;
@@ -157,9 +172,40 @@ static int parse_bool(const wnw_option *o, const char *owner, const char *text, 
                      (int)(len > 60 ? 60 : len), text);
 }
 
+static void format_list(const wnw_list *list, char *out, size_t size);
+
+/* Stores numbers with "/" between them. */
+static int parse_list(const wnw_option *o, void *opts, const char *owner, const char *text, size_t len)
+{
+    wnw_list list = {0};
+    char back[WNW_OPT_TEXT + 32];
+    for (const char *at = text, *end = text + len, *stop; at <= end; at = stop + 1) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        stop = slash ? slash : end;
+        if (list.n == WNW_LIST_MAX)
+            return wnw__fail(WNW_E_ARG, "%s: option %s has more than %d numbers", owner, o->name,
+                             WNW_LIST_MAX);
+        double *x = &list.x[list.n++];
+        if (!parse_number(at, (size_t)(stop - at), false, x) || *x < o->min || *x > o->max)
+            return wnw__fail(
+                WNW_E_ARG,
+                "%s: number %d of option %s is \"%.*s\"; give numbers from %.10g to %.10g with \"/\" "
+                "between them",
+                owner, (int)list.n, o->name, (int)(stop - at > 60 ? 60 : stop - at), at, o->min, o->max);
+    }
+    format_list(&list, back, sizeof back);
+    if (strlen(back) >= WNW_OPT_TEXT)
+        return wnw__fail(WNW_E_ARG, "%s: option %s takes more than %d characters; give fewer digits", owner,
+                         o->name, WNW_OPT_TEXT - 1);
+    memcpy((char *)opts + o->offset, &list, sizeof list);
+    return WNW_OK;
+}
+
 int wnw__opt_parse(const wnw_option *o, void *opts, const char *owner, const char *text, size_t len)
 {
     double v = 0;
+    if (o->type == WNW_OPT_LIST)
+        return parse_list(o, opts, owner, text, len);
     if (o->type == WNW_OPT_ENUM) {
         WNW_TRY(parse_choice(o, owner, text, len, &v));
     } else if (o->type == WNW_OPT_BOOL) {
@@ -175,15 +221,10 @@ int wnw__opt_parse(const wnw_option *o, void *opts, const char *owner, const cha
     return WNW_OK;
 }
 
-void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t size)
+static void format_number(double v, char *out, size_t size)
 {
-    const double v = load(o, opts);
-    if (o->type == WNW_OPT_ENUM) {
-        snprintf(out, size, "%s", o->choices[(int)v]);
-        return;
-    }
     /* 200 is written with 3 digits, not as 2e02. */
-    if (o->type != WNW_OPT_REAL || (v == trunc(v) && fabs(v) < 1e6 && !(v == 0 && signbit(v)))) {
+    if (v == trunc(v) && fabs(v) < 1e6 && !(v == 0 && signbit(v))) {
         snprintf(out, size, "%d", (int)v);
         return;
     }
@@ -199,4 +240,32 @@ void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t si
         if (*c != '+')
             out[n++] = *c;
     out[n] = '\0';
+}
+
+static void format_list(const wnw_list *list, char *out, size_t size)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (int32_t i = 0; i < list->n && n < size; i++) {
+        char one[40];
+        format_number(list->x[i], one, sizeof one);
+        n += (size_t)snprintf(out + n, size - n, "%s%s", i > 0 ? "/" : "", one);
+    }
+}
+
+void wnw__opt_format(const wnw_option *o, const void *opts, char *out, size_t size)
+{
+    if (o->type == WNW_OPT_LIST) {
+        wnw_list list;
+        memcpy(&list, (const char *)opts + o->offset, sizeof list);
+        format_list(&list, out, size);
+        return;
+    }
+    const double v = load(o, opts);
+    if (o->type == WNW_OPT_ENUM)
+        snprintf(out, size, "%s", o->choices[(int)v]);
+    else if (o->type != WNW_OPT_REAL)
+        snprintf(out, size, "%d", (int)v);
+    else
+        format_number(v, out, size);
 }

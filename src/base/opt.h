@@ -13,6 +13,9 @@ struct wnw_option; /* winnow_method.h */
 /* The most options of one table: a parser marks those it has seen in the bits of one uint64_t. */
 #define WNW_OPT_MAX 64
 
+/* The most bytes of an option's value as text, with the 0 at its end. */
+#define WNW_OPT_TEXT 1024
+
 /* Checks that a table is well formed: names, ranges, and offsets inside an options struct of `size` bytes.
  * table may be NULL. */
 int wnw__opt_check_table(const struct wnw_option *table, size_t size, const char *owner);

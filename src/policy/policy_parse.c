@@ -356,7 +356,7 @@ static size_t write_text(const wnw_policy *p, char *out, size_t size)
                               p->part[k].head.name);
         const char *sep = ":";
         for (const wnw_option *o = p->part[k].head.options; o && o->name; o++) {
-            char value[128];
+            char value[WNW_OPT_TEXT];
             wnw__opt_format(o, p->opts[k], value, sizeof value);
             n += (size_t)snprintf(n < size ? out + n : NULL, n < size ? size - n : 0, "%s%s=%s", sep, o->name,
                                   value);

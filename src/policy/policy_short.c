@@ -16,7 +16,7 @@
 enum { MAX_PIECES = 128 };
 
 /* A recipe in pieces, which can be left out one by one. A piece is the first name or a part ("name") or an option ("key=value") of
- * piece number `of`, of itself where it is a name. */
+ * piece number `of`, of itself where it is a name. A text that is cut off is no policy, so that the long form is the shortest then. */
 struct pieces {
     struct {
         char text[192];
@@ -44,7 +44,7 @@ static int32_t add(struct pieces *ps, int32_t of, const char *name, const char *
 {
     if (ps->n == MAX_PIECES)
         return ps->n;
-    snprintf(ps->piece[ps->n].text, sizeof ps->piece[ps->n].text, "%s%s%s", name, value ? "=" : "",
+    snprintf(ps->piece[ps->n].text, sizeof ps->piece[ps->n].text, "%s%s%.120s", name, value ? "=" : "",
              value ? value : "");
     ps->piece[ps->n].of = value ? of : ps->n;
     ps->piece[ps->n].out = false;
@@ -85,7 +85,7 @@ static void spell_out(const wnw_policy *p, const char *first, struct pieces *ps)
 {
     ps->n = ps->n_gathered = 0;
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++) {
-        char value[128];
+        char value[WNW_OPT_TEXT];
         const wnw_part *part = &p->part[k].head;
         const int32_t of = add(ps, 0, k == WNW_PART_SCORER ? first : part->name, NULL);
         for (const wnw_option *o = part->options; o && o->name; o++) {
