@@ -84,15 +84,16 @@ def scale(most):
 
 
 def panel(left, points, of, title):
+    lengths = sorted({int(row["tokens"]) for row in points})
     top, bottom, right = 96, 300, left + 330
     greatest = scale(max(float(row[of]) for row in points))
-    x = lambda n: left + n / LENGTHS[-1] * (right - left)
+    x = lambda n: left + n / lengths[-1] * (right - left)
     y = lambda v: bottom - v / greatest * (bottom - top)
     body = [f'<text x="{left}" y="{top - 14}">{html.escape(title)}</text>']
     for k in range(5):
         v = greatest * k / 4
         body.append(f'<line class="g" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{left - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>')
-    body += [f'<text class="s" x="{x(n):.1f}" y="{bottom + 18}" text-anchor="middle">{round(n / 1000) if n % 1024 else n // 1024}K</text>' for n in LENGTHS if n > 2048]
+    body += [f'<text class="s" x="{x(n):.1f}" y="{bottom + 18}" text-anchor="middle">{round(n / 1000) if n % 1024 else n // 1024}K</text>' for n in lengths if n > lengths[-1] / 16]
     for way, colour in zip(WAYS, COLOURS):
         line = [(x(int(row["tokens"])), y(float(row[of]))) for row in points if row["way"] == way]
         dash = ' stroke-dasharray="6 4"' if way == list(WAYS)[0] else ""

@@ -183,6 +183,7 @@ refused("layers of no device", 2, r"shares layers out among --devices", "--layer
 # A worker that is lost: its address is said, and the server stays.
 with Server(command(*common, "--devices", workers[0].name)) as s:
     check("before", s.complete(ids(200, 1), 2)["timings"]["predicted_n"] == 2)
+    check("its document is read", until(lambda: kv(s)["documents"][0]["ready"], 120))  # a server does not start without one
     workers[0].end()
     check("the answer that finds it gone", s.ask("/completion", {"prompt": ids(200, 2), "n_predict": 2}).status >= 500)
     again = s.ask("/completion", {"prompt": ids(200, 3), "n_predict": 2})

@@ -43,7 +43,8 @@ static void by_list(const struct opts *o, const wnw_layer_problem *p, int32_t *n
     double sum = 0;
     for (int32_t i = 0; i < p->n_layer; i++) {
         const int32_t n = wnw__round_count(p->n_past * share_of(o, p, i), p->rounding);
-        n_keep[i] = n < p->n_protected ? p->n_protected : n < p->n ? n : p->n;
+        const int32_t least = n < p->n_protected ? p->n_protected : n;
+        n_keep[i] = least < p->n ? least : p->n;
         sum += n_keep[i];
     }
     wnw__warn(warning,
