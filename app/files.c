@@ -5,6 +5,7 @@
 #include "app/clean.h"
 #include "app/console.h"
 #include "base/err.h"
+#include "base/whole_file.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -297,9 +298,7 @@ int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
 int app_write_code(const char *path, int status)
 {
     struct stat st;
-    const char *slash = strrchr(path, '/');
-    const size_t n_folder = slash && slash > path ? (size_t)(slash - path) : 1;
-    char *folder = slash ? strndup(path, n_folder) : strdup(".");
+    char *folder = wnw__folder_of(path);
     const bool there = stat(path, &st) == 0, may_be_made = !there && errno == ENOENT;
     const bool usable = there ? S_ISREG(st.st_mode) && access(path, R_OK | W_OK) == 0
                               : may_be_made && folder && stat(folder, &st) == 0 && S_ISDIR(st.st_mode) &&

@@ -90,20 +90,12 @@ static int check_present(const char *path, const struct stat *st, const struct a
     return access(path, W_OK) == 0 ? APP_OK : cannot_write(path, errno);
 }
 
-/* The folder that a path names a file in, which the caller frees; NULL if memory runs out. */
-static char *folder_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    const size_t n = slash && slash > path ? (size_t)(slash - path) : 1;
-    return slash ? strndup(path, n) : strdup(".");
-}
-
 /* Whether a file can be made at `target`, which `path` led to. */
 static int check_folder(const char *path, const char *target)
 {
     struct stat st;
     const char *slash = strrchr(target, '/');
-    char *folder = folder_of(target);
+    char *folder = wnw__folder_of(target);
     int rc = APP_OK;
     if (!folder)
         return app_fail(APP_FAILED, "out of memory");
@@ -163,7 +155,7 @@ int app_out_check(const char *path, const struct app_inputs *inputs)
 /* The path of a file in its folder's real place, which the caller frees; NULL where there is no such folder. */
 static char *place_of(const char *path)
 {
-    char *target = wnw__behind_links(path), *folder = target ? folder_of(target) : NULL,
+    char *target = wnw__behind_links(path), *folder = target ? wnw__folder_of(target) : NULL,
          *real = folder ? realpath(folder, NULL) : NULL, *real_path = NULL;
     const char *slash = target ? strrchr(target, '/') : NULL;
     if (real && asprintf(&real_path, "%s/%s", real, slash ? slash + 1 : target) < 0)

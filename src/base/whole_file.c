@@ -74,8 +74,7 @@ char *wnw__behind_links(const char *path)
     return NULL;
 }
 
-/* The folder of a path, which the caller frees; NULL without memory. */
-static char *folder_of(const char *path)
+char *wnw__folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const size_t n = slash && slash > path ? (size_t)(slash - path) : 1;
@@ -126,7 +125,7 @@ static int name_it(struct wnw__whole_file *f, int (*make)(struct wnw__whole_file
 /* A file without a name, or with a temporary name in the same folder. Returns 0 or errno. */
 static int make_file(struct wnw__whole_file *f)
 {
-    char *folder = folder_of(f->path);
+    char *folder = wnw__folder_of(f->path);
     if (!folder)
         return ENOMEM;
     f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
@@ -211,7 +210,7 @@ int wnw__whole_file_rewrite(struct wnw__whole_file *f, const void *bytes, size_t
 /* The name is on the disk too; where folders cannot be synced, nothing can be done about it. */
 static void sync_folder(const char *path)
 {
-    char *folder = folder_of(path);
+    char *folder = wnw__folder_of(path);
     const int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         (void)fsync(fd);

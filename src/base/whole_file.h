@@ -22,6 +22,9 @@ struct wnw__whole_file {
  * frees it; NULL with errno set. */
 char *wnw__behind_links(const char *path);
 
+/* The folder that a path is in, which the caller frees; NULL without memory. */
+char *wnw__folder_of(const char *path);
+
 /* Makes an empty file for `path`, with the permissions of the file that is there. E_ARG: something else than a file is
  * there. E_IO: no file can be made there. E_NOMEM. */
 int wnw__whole_file_open(struct wnw__whole_file *f, const char *path);
