@@ -2,6 +2,7 @@
 #include "app/shown.h"
 
 #include "app/text.h"
+#include "base/strings.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -62,10 +63,11 @@ static size_t complete(struct app_shown *s, const char *text, size_t n, bool *go
 {
     size_t i = 0;
     while (s->n_begun > 0 && i < n && *good) {
-        bool whole;
+        size_t fits;
         s->begun[s->n_begun++] = text[i++];
-        const size_t fits = app_text_sequence(s->begun, s->n_begun, &whole);
-        if (!whole && fits == s->n_begun)
+        const enum wnw__utf8 what = wnw__utf8_scan(s->begun, s->n_begun, &fits);
+        const bool whole = what == WNW_UTF8_WHOLE;
+        if (what == WNW_UTF8_OPEN)
             continue;
         *good = whole ? put_character(s, s->begun, s->n_begun) : put_bytes(s, s->begun, s->n_begun - 1);
         i -= !whole; /* the last byte begins something else */
@@ -76,19 +78,19 @@ static size_t complete(struct app_shown *s, const char *text, size_t n, bool *go
 
 bool app_shown_write(struct app_shown *s, const char *text, size_t n)
 {
-    bool good = true, whole;
+    bool good = true;
     if (!s->terminal)
         return fwrite(text, 1, n, s->f) == n;
     for (size_t i = complete(s, text, n, &good); good && i < n;) {
-        const size_t fits = app_text_sequence(text + i, n - i, &whole);
-        if (!whole && fits > 0 && fits == n - i) {
+        size_t fits;
+        const enum wnw__utf8 what = wnw__utf8_scan(text + i, n - i, &fits);
+        if (what == WNW_UTF8_OPEN) {
             memcpy(s->begun, text + i, fits);
             s->n_begun = fits;
             break;
         }
-        const size_t bytes = fits > 0 ? fits : 1;
-        good = whole ? put_character(s, text + i, bytes) : put_bytes(s, text + i, bytes);
-        i += bytes;
+        good = what == WNW_UTF8_WHOLE ? put_character(s, text + i, fits) : put_bytes(s, text + i, fits);
+        i += fits;
     }
     return good;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Growing text and UTF-8. */
 #include "app/text.h"
+#include "base/strings.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -50,60 +51,18 @@ bool app_text_put(struct app_text *t, const char *fmt, ...)
     return good;
 }
 
-/* Bytes of a UTF-8 sequence with this first byte; 0 if no sequence starts with it. */
-static size_t sequence_length(unsigned char c)
-{
-    if (c < 0x80)
-        return 1;
-    if (c >= 0xc2 && c <= 0xdf)
-        return 2;
-    if (c >= 0xe0 && c <= 0xef)
-        return 3;
-    if (c >= 0xf0 && c <= 0xf4)
-        return 4;
-    return 0;
-}
-
-static bool second_byte_fits(unsigned char first, unsigned char c)
-{
-    /* The narrower ranges shut out overlong forms, surrogates and code points past U+10FFFF. */
-    switch (first) {
-    case 0xe0:
-        return c >= 0xa0 && c <= 0xbf;
-    case 0xed:
-        return c >= 0x80 && c <= 0x9f;
-    case 0xf0:
-        return c >= 0x90 && c <= 0xbf;
-    case 0xf4:
-        return c >= 0x80 && c <= 0x8f;
-    default:
-        return c >= 0x80 && c <= 0xbf;
-    }
-}
-
-size_t app_text_sequence(const char *s, size_t len, bool *whole)
-{
-    const unsigned char *u = (const unsigned char *)s;
-    const size_t want = sequence_length(u[0]);
-    size_t n = want > 0 ? 1 : 0;
-    while (n > 0 && n < want && n < len && (n == 1 ? second_byte_fits(u[0], u[1]) : (u[n] & 0xc0) == 0x80))
-        n++;
-    *whole = want > 0 && n == want;
-    return n;
-}
-
 /* Adds s and counts the invalid sequences; *first becomes the place of the first one. */
 static bool add_counted(struct app_text *t, const char *s, size_t len, size_t *n_bad, size_t *first)
 {
     *n_bad = *first = 0;
     for (size_t i = 0; i < len;) {
-        bool whole;
-        const size_t n = app_text_sequence(s + i, len - i, &whole);
+        size_t n;
+        const bool whole = wnw__utf8_scan(s + i, len - i, &n) == WNW_UTF8_WHOLE;
         if (!whole && (*n_bad)++ == 0)
             *first = i;
         if (!(whole ? app_text_add(t, s + i, n) : app_text_add(t, "\xef\xbf\xbd", 3)))
             return false;
-        i += n > 0 ? n : 1;
+        i += n;
     }
     return true;
 }
@@ -117,15 +76,10 @@ bool app_text_add_utf8(struct app_text *t, const char *s, size_t len)
 bool app_text_repair_counted(struct app_text *t, size_t *n_bad, size_t *first)
 {
     struct app_text fixed = {0};
-    size_t good = 0;
-    bool whole = true;
+    size_t good = 0, n;
     *n_bad = *first = 0;
-    while (good < t->len) {
-        const size_t n = app_text_sequence(t->s + good, t->len - good, &whole);
-        if (!whole)
-            break;
+    while (good < t->len && wnw__utf8_scan(t->s + good, t->len - good, &n) == WNW_UTF8_WHOLE)
         good += n;
-    }
     if (good == t->len)
         return true;
     if (!app_text_add(&fixed, t->s, good) || !add_counted(&fixed, t->s + good, t->len - good, n_bad, first)) {
@@ -182,11 +136,11 @@ unsigned app_control_code(const char *s, size_t n)
 size_t app_control_step(const char *s, bool *control)
 {
     const size_t n = app_control_bytes(s);
-    bool whole;
+    size_t fits;
     *control = n > 0;
     if (n > 0)
         return n;
-    const size_t fits = app_text_sequence(s, strnlen(s, 4), &whole);
+    const bool whole = wnw__utf8_scan(s, strnlen(s, 4), &fits) == WNW_UTF8_WHOLE;
     *control = !whole && (unsigned char)*s >= 0x80 && (unsigned char)*s < 0xa0;
     return whole ? fits : 1;
 }

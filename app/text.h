@@ -27,9 +27,6 @@ bool app_text_repair(struct app_text *t);
 /* And counts them; *first becomes the byte at which the first one was. */
 bool app_text_repair_counted(struct app_text *t, size_t *n_bad, size_t *first);
 
-/* Bytes of the longest well-formed beginning of a UTF-8 sequence at s[len], len > 0; *whole says whether the sequence is complete. */
-size_t app_text_sequence(const char *s, size_t len, bool *whole);
-
 /* Bytes of the control character that a text begins with; 0: it begins with none. They are those that terminals obey: of ASCII, in UTF-8 of
  * U+0080 to U+009F, and those that turn the direction of writing, by which a text can look like another one (U+202A to U+202E, U+2066 to
  * U+2069). */
