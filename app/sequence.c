@@ -2,6 +2,7 @@
 #include "app/sequence.h"
 
 #include "base/err.h"
+#include "base/kv_types.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
 #include "winnow_store.h"
@@ -94,28 +95,13 @@ static int open_model(struct app_sequence *s, const struct app_sequence_params *
     return WNW_OK;
 }
 
-static enum ggml_type type_of(wnw_kv_type type)
-{
-    switch (type) {
-    case WNW_KV_F32:
-        return GGML_TYPE_F32;
-    case WNW_KV_Q8_0:
-        return GGML_TYPE_Q8_0;
-    case WNW_KV_Q4_0:
-        return GGML_TYPE_Q4_0;
-    case WNW_KV_F16:
-        break;
-    }
-    return GGML_TYPE_F16;
-}
-
 static int open_context(struct app_sequence *s, const struct app_sequence_params *p)
 {
     struct llama_context_params c = llama_context_default_params();
     c.n_ctx = (uint32_t)p->n_ctx;
     c.n_batch = c.n_ubatch = BATCH;
     c.n_threads = c.n_threads_batch = p->n_threads > 0 ? p->n_threads : wnw_usable_cores();
-    c.type_k = c.type_v = type_of(p->kv_type);
+    c.type_k = c.type_v = wnw__ggml_kv_type(p->kv_type);
     c.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     c.kv_unified = true;
     c.no_perf = true;

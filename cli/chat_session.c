@@ -46,10 +46,7 @@ static int note_seen(struct cli_chat *c, const int32_t *tokens, int32_t n)
 
 static int32_t common(const struct cli_chat *c, const int32_t *tokens, int32_t n)
 {
-    int32_t i = 0;
-    while (i < n && i < c->n_read && c->seen[i] == tokens[i])
-        i++;
-    return i;
+    return cli_common_tokens(c->seen, c->n_read, tokens, n);
 }
 
 static bool was_renumbered(const struct cli_chat *c)

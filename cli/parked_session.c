@@ -5,9 +5,9 @@
 #include "app/files.h"
 #include "app/output.h"
 #include "app/profiles.h"
+#include "base/kv_types.h"
 #include "cli/stored.h"
 
-#include <ggml.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +27,7 @@ static bool type_of(wnw_kv_type *type, const struct serve_slot_read *read)
     int32_t is = -1;
     if (at + sizeof is <= read->file.state_bytes)
         memcpy(&is, read->state + at, sizeof is);
-    *type = WNW_KV_F16;
-    if (is == GGML_TYPE_F32)
-        *type = WNW_KV_F32;
-    else if (is == GGML_TYPE_Q8_0)
-        *type = WNW_KV_Q8_0;
-    else if (is == GGML_TYPE_Q4_0)
-        *type = WNW_KV_Q4_0;
-    return is == GGML_TYPE_F16 || *type != WNW_KV_F16;
+    return wnw__kv_type_of_ggml(type, (enum ggml_type)is);
 }
 
 static const int32_t *tokens_of(const struct serve_slot_read *read)
@@ -251,14 +244,6 @@ int cli_parked_conversation(wnw_stored **st, const struct cli_parked *p, const s
 
 /* ---- Beginnings of a document ---- */
 
-static int32_t common(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b)
-{
-    int32_t n = 0;
-    while (n < n_a && n < n_b && a[n] == b[n])
-        n++;
-    return n;
-}
-
 /* Whether what was kept of a prompt is what these rules keep. */
 static bool same_rules(const struct cli_parked_entry *e, const wnw_run *run)
 {
@@ -278,7 +263,7 @@ static bool same_rules(const struct cli_parked_entry *e, const wnw_run *run)
 static int32_t n_given(const struct cli_parked_entry *e, const struct serve_slot_read *read,
                        const wnw_run *run, const int32_t *tokens, int32_t n)
 {
-    const int32_t same = common(tokens_of(read), read->file.n_sequence, tokens, n);
+    const int32_t same = cli_common_tokens(tokens_of(read), read->file.n_sequence, tokens, n);
     const bool keeps_all = !run->policy || wnw_policy_is_full(run->policy);
     if (!e->about.compressed)
         return keeps_all ? same : 0; /* a policy judges all tokens together */

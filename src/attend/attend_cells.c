@@ -6,6 +6,7 @@
  */
 #include "attend/attend_cells.h"
 #include "attend/attend.h"
+#include "base/kv_types.h"
 #include "kernel/kernel_impl.h"
 #include "kernel/noise.h"
 
@@ -79,32 +80,11 @@ static float *alloc_floats(size_t n)
 
 /* ---- Types ---- */
 
-/* Types that the vector kernels read. Rows of others become float32 first. */
-static bool is_direct(enum ggml_type type, wnw_kv_type *as)
-{
-    switch (type) {
-    case GGML_TYPE_F32:
-        *as = WNW_KV_F32;
-        return true;
-    case GGML_TYPE_F16:
-        *as = WNW_KV_F16;
-        return true;
-    case GGML_TYPE_Q8_0:
-        *as = WNW_KV_Q8_0;
-        return true;
-    case GGML_TYPE_Q4_0:
-        *as = WNW_KV_Q4_0;
-        return true;
-    default:
-        *as = WNW_KV_F32;
-        return false;
-    }
-}
-
+/* The vector kernels read the types that winnow stores. Rows of others become float32 first. */
 bool wnw__cells_takes(enum ggml_type type)
 {
     wnw_kv_type as;
-    return is_direct(type, &as) || ggml_get_type_traits(type)->to_float != NULL;
+    return wnw__kv_type_of_ggml(&as, type) || ggml_get_type_traits(type)->to_float != NULL;
 }
 
 /* Stored rows of d elements. */
@@ -120,7 +100,7 @@ static void load_rows(const struct wnw__vec *vec, const struct rows *r, float *d
 {
     const uint8_t *src = r->at;
     wnw_kv_type as;
-    const bool direct = is_direct(r->type, &as);
+    const bool direct = wnw__kv_type_of_ggml(&as, r->type);
     if (direct && r->stride == ggml_row_size(r->type, r->d)) {
         vec->to_f32(as, src, r->n, r->d, dst, ld);
         return;
@@ -282,7 +262,7 @@ static void score_tile(const struct job *job, int32_t i, int32_t n)
         vec->transpose(job->w.kf, op->d_k, job->w.kt);
         vec->mul_panels(job->w.q, round_up(job->n_query, vec->panel_rows) / vec->panel_rows, op->d_k,
                         job->w.kt, job->w.s);
-    } else if (is_direct(op->k_type, &as)) {
+    } else if (wnw__kv_type_of_ggml(&as, op->k_type)) {
         vec->mul_rows(as, job->w.q, job->n_query, k, job->k_stride, n, op->d_k, 1.0f, job->w.s, WNW_TILE);
     } else {
         load_rows(vec, &rows, job->w.kf, op->d_k);
@@ -302,8 +282,8 @@ static void value_tile(const struct job *job, int32_t i, int32_t n)
     const uint8_t *v = job->v + (size_t)i * job->v_stride;
     wnw_kv_type as;
     /* Kernels read stored rows of whole tiles of columns; quantised ones are converted once for many queries. */
-    const bool in_place = is_direct(op->v_type, &as) && job->ld == op->d_v && job->n_query <= PANELS &&
-                          (job->n_query <= 4 || !ggml_is_quantized(op->v_type));
+    const bool in_place = wnw__kv_type_of_ggml(&as, op->v_type) && job->ld == op->d_v &&
+                          job->n_query <= PANELS && (job->n_query <= 4 || !ggml_is_quantized(op->v_type));
     if (in_place) {
         vec->accumulate(as, job->w.s, job->n_query, job->w.corr, v, job->v_stride, n, job->ld, job->w.o);
         return;

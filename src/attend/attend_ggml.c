@@ -7,6 +7,7 @@
  */
 #include "attend/attend.h"
 
+#include "base/kv_types.h"
 #include "kernel/kernel.h"
 
 #include <ggml-backend.h>
@@ -89,26 +90,12 @@ size_t wnw__attend_ggml_nodes(const struct wnw__attend_batch *batch)
     return (size_t)batch->n_slice * (48 + 8 * (size_t)batch->slice[0].cache->n_head_kv);
 }
 
-static enum ggml_type ggml_kv_type(wnw_kv_type t)
-{
-    switch (t) {
-    case WNW_KV_F32:
-        return GGML_TYPE_F32;
-    case WNW_KV_Q8_0:
-        return GGML_TYPE_Q8_0;
-    case WNW_KV_Q4_0:
-        return GGML_TYPE_Q4_0;
-    default:
-        return GGML_TYPE_F16;
-    }
-}
-
 /* The whole arena as a matrix of rows. The buffer object only tells ggml that the memory is the CPU's. */
 static struct ggml_tensor *arena(const struct layer_op *p, uint8_t *data, ggml_backend_buffer_t *buf)
 {
     if (!*buf)
         *buf = ggml_backend_cpu_buffer_from_ptr(data, p->l->mapped_bytes);
-    struct ggml_tensor *t = ggml_new_tensor_2d(p->ctx, ggml_kv_type(p->c->type), p->c->d, p->l->n_rows);
+    struct ggml_tensor *t = ggml_new_tensor_2d(p->ctx, wnw__ggml_kv_type(p->c->type), p->c->d, p->l->n_rows);
     t->data = data;
     t->buffer = *buf;
     return t;

@@ -8,6 +8,7 @@
  *     of each layer: type of keys, bytes of a token, its keys of all heads, token after token
  *     of each layer: the same of values
  */
+#include "base/kv_types.h"
 #include "base/sizes.h"
 #include "base/system.h"
 #include "session/state.h"
@@ -104,20 +105,6 @@ static void put_u32(uint8_t **at, uint32_t x)
     put(at, &x, sizeof x);
 }
 
-static int32_t ggml_type_of(wnw_kv_type type)
-{
-    switch (type) {
-    case WNW_KV_F16:
-        return GGML_TYPE_F16;
-    case WNW_KV_F32:
-        return GGML_TYPE_F32;
-    case WNW_KV_Q8_0:
-        return GGML_TYPE_Q8_0;
-    default:
-        return GGML_TYPE_Q4_0;
-    }
-}
-
 /* Writes the keys or values of a layer, those of a token after those of the one before. */
 static int put_rows(uint8_t **at, const struct wnw_stored *st, int32_t il, enum wnw__stored what)
 {
@@ -128,7 +115,7 @@ static int put_rows(uint8_t **at, const struct wnw_stored *st, int32_t il, enum 
     uint64_t from = st->layer[il]->at + wnw__cache_stored_front(&st->form, &counts);
     uint8_t *rows = malloc((size_t)st->n_tokens * each); /* of one head */
     int rc = rows ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for %d rows", (int)st->n_tokens);
-    const int32_t type = ggml_type_of(st->meta.kv_type);
+    const int32_t type = (int32_t)wnw__ggml_kv_type(st->meta.kv_type);
     put(at, &type, sizeof type);
     put(at, &row_bytes, sizeof row_bytes);
     memset(*at, 0xff, (size_t)st->n_tokens * row_bytes);
@@ -304,7 +291,8 @@ static int find_rows(struct reader *r, struct stored_rows *c, const struct wnw__
             continue;
         const int32_t type = (int32_t)take_u32(r);
         const uint64_t row_bytes = take_u64(r);
-        if (!r->short_of && (type != ggml_type_of(own->type) || row_bytes != each * (size_t)own->n_head_kv))
+        if (!r->short_of &&
+            (type != (int32_t)wnw__ggml_kv_type(own->type) || row_bytes != each * (size_t)own->n_head_kv))
             return no_state("its rows are of another type or length than those of the session");
         c->rows[what][il] = take(r, n * row_bytes);
     }

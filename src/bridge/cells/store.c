@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Entries of a ragged layer, found by the cells that libllama gave them. */
+#include "base/kv_types.h"
 #include "bridge/cells/cells.h"
 #include "kernel/kernel.h"
 
@@ -144,22 +145,11 @@ int wnw__bridge_layer_place(struct wnw__bridge_layer *l, int32_t stream, const i
 /* One row of d elements. Types that our kernels do not know are quantised by ggml's reference. */
 static void row_from_f32(enum ggml_type type, const float *x, int32_t d, uint8_t *dst)
 {
-    switch (type) {
-    case GGML_TYPE_F32:
-        memcpy(dst, x, (size_t)d * sizeof *x);
-        break;
-    case GGML_TYPE_F16:
-        wnw__rows_from_f32(WNW_KV_F16, x, 1, d, dst);
-        break;
-    case GGML_TYPE_Q8_0:
-        wnw__rows_from_f32(WNW_KV_Q8_0, x, 1, d, dst);
-        break;
-    case GGML_TYPE_Q4_0:
-        wnw__rows_from_f32(WNW_KV_Q4_0, x, 1, d, dst);
-        break;
-    default:
+    wnw_kv_type own;
+    if (wnw__kv_type_of_ggml(&own, type))
+        wnw__rows_from_f32(own, x, 1, d, dst);
+    else
         ggml_get_type_traits(type)->from_float_ref(x, dst, d);
-    }
 }
 
 void wnw__bridge_layer_write(struct wnw__bridge_layer *l, bool is_v, int32_t stream, int32_t cell,
