@@ -30,7 +30,7 @@ from llama_server import Server, Worker, ids  # noqa: E402
 
 NAMES = ["cpu", "around", "wrapped", "rpc", "relay", "kept"]
 BESIDE = {"around": ["cpu"], "wrapped": ["cpu"], "rpc": ["cpu"], "relay": ["wrapped", "rpc"], "kept": ["wrapped", "rpc"]}
-COLUMNS = ["server", "beside", "ms of a token", "ratio", "lowest", "highest", "ms of a prompt's token", "ratio of reading", "KV MiB of a node", "MiB of a worker"]
+COLUMNS = ["server", "compared with", "ms of a token", "ratio", "lowest", "highest", "ms of a prompt's token", "ratio of reading", "KV MiB of a node", "MiB of a worker"]
 
 
 def arguments():

@@ -18,8 +18,8 @@ extern "C" {
 
 /* What the decoding thread says of the cache when it starts. */
 struct serve_room {
-    uint64_t
-        uncut_bytes; /* the part of row_bytes in layers that no policy acts on, as those of windows under --swa-full */
+    /* the part of row_bytes in layers that no policy acts on, as those of windows under --swa-full */
+    uint64_t uncut_bytes;
     uint64_t row_bytes;    /* keys and values of one token, in all heads of layers that see the whole text */
     uint64_t window_bytes; /* what layers that slide hold at most, of all slots */
     uint64_t rounding_bytes; /* what is mapped in addition to entries, at most */

@@ -119,8 +119,8 @@ struct wnw__wrap_layer {
     /* Of every cell in every head [n_stream * n_cell][n_head], for policies; NULL: nothing was kept. Scores of gates on hidden
      * states, NAN where there is none; and whether a recursive policy has settled the entry. */
     float *gate, *settled_marks;
-    float *
-        sums; /* of the attention that they received [n_stream * n_cell][query heads]; NULL: none were kept */
+    /* of the attention that they received [n_stream * n_cell][query heads]; NULL: none were kept */
+    float *sums;
     float *sinks; /* the host's copy of the attention's; NULL: none */
 };
 

@@ -172,7 +172,7 @@ const wnw_selector wnw__selector_distinct = {
                     "a head budget promises never move.\n\n"
                     "For example `snapkv+adakv+distinct:near=0.95`. `share=0` is plain top-k.\n\n"
                     "From no paper that we know.\n\n"
-                    "Keys are compared after RoPE, so that equal words far apart are not equal.\n\n"
+                    "Keys are compared after RoPE. Two equal words that are far apart have different keys.\n\n"
                     "Cost: O(m n d) per head.",
          .options = options, .options_size = sizeof(struct opts), .needs = needs},
     .scratch = scratch_size,
