@@ -13,6 +13,7 @@
  *     wrap/wrap_rows.c:    keys and values of ragged layers
  *     wrap/wrap_look.c:    what a graph does with the layers of a cache
  *     wrap/wrap_graph.c:   graphs with attention over ragged layers
+ *     wrap/wrap_can.c:     whether X computes ragged layers
  *     wrap/wrap_point.c:   their tensors get memory
  *     wrap/wrap_run.c:     a graph runs
  *     wrap/wrap_host.c:    what the host reads of X's memory
@@ -216,6 +217,8 @@ struct wnw__wrap_look {
 /* Decides what layers may become that no graph had before: of one that is not computed yet (wrap/wrap_look.c). */
 void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED; the caller frees
+/* E_UNSUPPORTED: X cannot compute a layer once it is ragged, `sums`: with what a policy wants to know of all attention. E_NOMEM. */
+int wnw__wrap_can(struct wnw__wrap *w, const struct wnw__bridge_flash *f, bool sums);
  * *look in any case. */
 int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 void wnw__wrap_look_free(struct wnw__wrap_look *look);
