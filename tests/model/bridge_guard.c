@@ -4,6 +4,7 @@
  * goes on: with other devices, and with the server once it is there again. And what goes to a server that has a graph already, and how
  * often its answers are waited for.
  */
+#include "bridge/wrap/wrap_ahead.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "winnow_bridge.h"
@@ -442,11 +443,85 @@ static void test_round_trips(void **state)
     far_stop(&at);
 }
 
+/* ---- What is read ahead ---- */
+
+enum { BUFFER_AT = 9 + 12, NAME_AT = 9 + 228, DATA_AT = 9 + 220, OFFSET_AT = 9 + 296, SIZE_AT = 9 + 304 };
+
+/* A reading of `size` bytes; what it says else is made up. */
+static void make_reading(uint8_t request[WNW_READING], uint8_t data, uint64_t size)
+{
+    memset(request, 7, WNW_READING);
+    memset(request + DATA_AT, data, sizeof size);
+    memcpy(request + SIZE_AT, &size, sizeof size); /* machines that this runs on have the lowest byte first */
+}
+
+/* Gives n bytes of answers. */
+static bool give(struct wnw__ahead *a, const uint8_t *bytes, size_t n)
+{
+    bool right = true;
+    while (right && n > 0) {
+        uint8_t *to;
+        const size_t most = wnw__ahead_next(a, &to), some = most < n ? most : n;
+        assert_cmp(most, >, 0);
+        memcpy(to, bytes, some);
+        right = wnw__ahead_came(a, some);
+        bytes += some;
+        n -= some;
+    }
+    return right;
+}
+
+static void test_ahead(void **state)
+{
+    (void)state;
+    static struct wnw__readings r;
+    static struct wnw__ahead a;
+    uint8_t request[WNW_READING], *to;
+    const uint8_t answers[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 1, 0, 0, 0, 0, 0, 0, 0, 'd'},
+                  wrong[] = {4, 0, 0, 0, 0, 0, 0, 0};
+    make_reading(request, 1, WNW_READING_MOST + 1);
+    wnw__readings_add(&r, request, sizeof request); /* too large */
+    make_reading(request, 1, 3);
+    wnw__readings_add(&r, request, sizeof request - 1); /* of another version */
+    assert_int_equal(r.n, 0);
+    wnw__readings_add(&r, request, sizeof request);
+    make_reading(request, 2, 1);
+    wnw__readings_add(&r, request, sizeof request);
+    assert_int_equal(r.n, 2);
+
+    assert_true(wnw__ahead_begin(&a, &r));
+    for (size_t i = 0; i < sizeof answers; i++) /* they may come in any parts */
+        assert_true(give(&a, answers + i, 1));
+    assert_int_equal(wnw__ahead_next(&a, &to), 0);
+    assert_memory_equal(a.answer[0], answers, 11);
+    assert_memory_equal(a.answer[1], answers + 11, 9);
+
+    assert_int_equal(wnw__ahead_find(&a, request, sizeof request), 1);
+    request[NAME_AT]++; /* a tensor with another name, at the same place */
+    assert_int_equal(wnw__ahead_find(&a, request, sizeof request), 1);
+    assert_int_equal(wnw__ahead_find(&a, request, sizeof request - 1), -1);
+    static const int fields[] = {BUFFER_AT, DATA_AT, OFFSET_AT, SIZE_AT};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        request[fields[i]]++;
+        assert_int_equal(wnw__ahead_find(&a, request, sizeof request), -1);
+        request[fields[i]]--;
+    }
+    wnw__ahead_drop(&a);
+    assert_int_equal(wnw__ahead_find(&a, request, sizeof request), -1);
+
+    assert_true(wnw__ahead_begin(&a, &r));
+    assert_false(give(&a, wrong, sizeof wrong));
+    for (int i = 0; i < 2 * WNW_READINGS; i++)
+        wnw__readings_add(&r, request, sizeof request);
+    assert_int_equal(r.n, WNW_READINGS);
+    wnw__ahead_free(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_servers), cmocka_unit_test(test_lost),
-                                       cmocka_unit_test(test_graph_again),
-                                       cmocka_unit_test(test_round_trips)};
+                                       cmocka_unit_test(test_graph_again), cmocka_unit_test(test_round_trips),
+                                       cmocka_unit_test(test_ahead)};
     setenv("WINNOW_WORKER_SECONDS", "2", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
