@@ -11,7 +11,7 @@
 
 Between a server and each of its workers is a relay, which counts messages and bytes, and holds back what goes to the worker for the delay: that is
 what a round trip takes longer. Servers are asked in turn. The script prints CSV: medians over rounds, and ratios of each round to `rpc` with the
-same delay. Messages and bytes of a token are differences of a long answer and a short one to a prompt, over both workers. A node's MiB are the keys and
+same delay. Messages, round trips and bytes of a token are differences of a long answer and a short one to a prompt, over both workers. A node's MiB are the keys and
 values of its layers after the answer.
 """
 import argparse
@@ -77,6 +77,7 @@ class Relay:
             sys.exit("a worker did not start")
         self.port = worker.port
         self.delay, self.counters = 0.0, []
+        self.asked, self.trips = False, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.name = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -101,6 +102,7 @@ class Relay:
             except OSError:
                 data = b""
             counter.take(data)
+            self.asked = self.asked or bool(data)
             with more:
                 held.append((time.monotonic() + self.delay, data))
                 more.notify()
@@ -121,19 +123,21 @@ class Relay:
             except OSError:
                 return
 
-    @staticmethod
-    def give_back(source, to, counter):
+    def give_back(self, source, to, counter):
         try:
             while data := source.recv(1 << 18):
                 counter.take(data)
+                self.trips += self.asked
+                self.asked = False
                 to.sendall(data)
             to.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
 
     def counts(self):
-        """Messages to the worker, bytes to it and bytes from it."""
-        return [sum(x) for x in zip((0, 0, 0), *((q.messages, q.bytes, r.bytes) for q, r in self.counters))]
+        """Messages to the worker, how often it answered what came before, bytes to it and bytes from it."""
+        messages, to, back = (sum(x) for x in zip((0, 0, 0), *((q.messages, q.bytes, r.bytes) for q, r in self.counters)))
+        return [messages, self.trips, to, back]
 
 
 def start(a, servers, relays, workers):
@@ -176,7 +180,7 @@ def main():
             few, many = (ask(servers, relays, name, prompt, n)[1] for n in (SHORT, a.answer))
             sent[name] = [(y - x) / (a.answer - SHORT) for x, y in zip(few, many)]
         node = {name: mib(servers[name], name) for name in servers}
-        print("server,round trip longer by ms,ms of a token,ratio,lowest,highest,messages of a token,bytes to workers,bytes from workers,MiB of a node")
+        print("server,round trip longer by ms,ms of a token,ratio,lowest,highest,messages of a token,round trips,bytes to workers,bytes from workers,MiB of a node")
         for delay in map(float, a.delays.split(",")):
             for r in relays.values():
                 for one in r:
@@ -190,7 +194,7 @@ def main():
             for name in servers:
                 ratios = [x / y for x, y in zip(got[name], got["rpc"])]
                 shown = "" if name == "rpc" else ",".join(f"{f(ratios):.2f}" for f in (statistics.median, min, max))
-                print(f"{name},{delay:g},{statistics.median(got[name]):.2f},{shown or ',,'},{','.join(f'{x:.0f}' for x in sent[name])},{node[name]}", flush=True)
+                print(f"{name},{delay:g},{statistics.median(got[name]):.2f},{shown or ',,'},{','.join(f'{x:.1f}' for x in sent[name])},{node[name]}", flush=True)
     finally:
         for s in servers.values():
             s.stop()

@@ -13,8 +13,11 @@
 #include "serve/slots.h"
 
 #include "server-http.h"
+#include "winnow.h"
+#include "winnow_bridge.h"
 
 #include <cstring>
+#include <functional>
 #include <string>
 #include <strings.h>
 
@@ -107,23 +110,49 @@ std::unique_ptr<serve::request> take(const server_http_req &req)
     return own;
 }
 
-server_http_res_ptr answer(const handler &h, bool always, const server_http_req &req)
+// A route, as far as it matters here.
+struct way {
+    handler h;
+    bool always;   // it answers a server that is full
+    bool computes; // numbers of its answer may come from a worker
+    bool messages; // of the form of /v1/messages
+};
+
+// Numbers of a worker that is lost are none: what comes of them ends here, with the sentence.
+std::function<bool(std::string &)> unless_lost(std::function<bool(std::string &)> next, bool messages)
 {
-    if (!serve::begins_answer(always))
+    return [next = std::move(next), messages](std::string &out) {
+        const bool more = next(out);
+        if (wnw_bridge_check_workers() == WNW_OK)
+            return more;
+        out = (messages ? "event: error\ndata: " : "data: ") +
+              serve::refuse(503, wnw_last_error(), nullptr)->data + "\n\n";
+        return false;
+    };
+}
+
+server_http_res_ptr answer(const way &route, const server_http_req &req)
+{
+    if (!serve::begins_answer(route.always))
         return serve::refuse(503, "the server answers as many requests as it can; ask again later", nullptr);
     const serve::answered one(req);
     auto own = take(req);
-    auto res = h(own->of);
+    auto res = route.h(own->of);
+    if (route.computes && wnw_bridge_check_workers() != WNW_OK)
+        return serve::refuse(503, wnw_last_error(), nullptr);
     if (serve::is_ending() && res->status == 200 && !res->is_stream() && res->data.empty())
         return serve::refuse(503, "the server is ending", nullptr);
-    return closing(std::make_unique<serve::kept_reply>(std::move(own), std::move(res)));
+    auto kept = std::make_unique<serve::kept_reply>(std::move(own), std::move(res));
+    if (route.computes && kept->is_stream())
+        kept->next = unless_lost(std::move(kept->next), route.messages);
+    return closing(std::move(kept));
 }
 
 // Every route: what waits in it looks whether its client has left, and whether the server ends.
-handler guarded(const std::string &path, const handler &h)
+handler guarded(const std::string &path, const handler &h, bool computes = false)
 {
-    const bool always = path == "/health" || path == "/v1/health";
-    return [h, always](const server_http_req &req) { return answer(h, always, req); };
+    const way route{h, path == "/health" || path == "/v1/health", computes, path == "/v1/messages"};
+    return [route](const server_http_req &req) { return answer(route, req); };
 }
 
 // What answers a POST request to a path in place of the server's handler, or that handler.
@@ -198,7 +227,7 @@ void WRAP(POST)(const server_http_context *self, const std::string &path, const 
         own().completion = h;
     if (path == "/slots/:id_slot")
         own().slot_action = h;
-    REAL(POST)(self, path, guarded(path, route_of(path, h)));
+    REAL(POST)(self, path, guarded(path, route_of(path, h), true));
 }
 
 void WRAP(GET)(const server_http_context *self, const std::string &path, const handler &h)

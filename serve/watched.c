@@ -345,7 +345,8 @@ static void refuse_plain(const struct serve_watched *w)
             "can be removed: leave out -fa off");
     serve_refuse(
         "the keys and values of this model stay as libllama has them, because something reads them that "
-        "is not known: WINNOW_VERBOSE=1 says what, and llama.cpp's own llama-server serves the model");
+        "is not known, or their device lacks an operation: WINNOW_VERBOSE=1 says what, and llama.cpp's "
+        "own llama-server serves the model");
 }
 
 static bool open_sequences(struct serve_watched *w)

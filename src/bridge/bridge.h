@@ -122,6 +122,7 @@ struct wnw__bridge_backend {
     bool plain; /* takes nothing over: WINNOW_PLAIN */
     /* The operation for which layers stay as libllama has them, ggml's name of it; NULL = none. */
     const char *unknown_node;
+    char refused[200]; /* why a device that is wrapped cannot have layers otherwise, "" = it can */
     /* Of graphs without a cache that is here. */
     struct wnw__bridge_seen {
         bool caches;               /* a cache is in other memory */

@@ -239,11 +239,94 @@ static void test_dropped(void **state)
     }
 }
 
+/* ---- A device that does not compute all ---- */
+
+static enum {
+    NOTHING,
+    HEADS,
+    ATTENTION
+} refused; /* attention where heads are in dimension 3, as ours has them; or all of it */
+
+bool __real_ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
+bool __wrap_ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
+
+bool __wrap_ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op)
+{
+    const bool is_refused = refused != NOTHING && strcmp(ggml_op_name(op->op), "FLASH_ATTN_EXT") == 0 &&
+                            (refused == ATTENTION || op->src[1]->ne[3] > 1);
+    return !is_refused && __real_ggml_backend_dev_supports_op(device, op);
+}
+
+/* How often was said that layers stay whole. */
+static void count_said(wnw_log_level level, const char *line, void *user)
+{
+    (void)level;
+    *(int *)user += strstr(line, "stay whole") && strstr(line, "CPU does not compute ");
+}
+
+/* Logits after a prompt in a new context, and the cache. */
+static float *open_refused(struct test_llama *t, const struct test_llama *of, wnw_bridge **cache)
+{
+    test_llama_share(t, of,
+                     &(struct test_llama_params){
+                         .ours = true, .device = "WINNOW0", .flash = true, .n_ctx = 1024, .n_threads = 1});
+    float *logits = malloc((size_t)N_SINGLE * (size_t)t->n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    assert_ok(wnw_bridge_find(cache, llama_synchronize, t->ctx));
+    const wnw_size size = size_budget(N_PROMPT / 2);
+    assert_ok(wnw_bridge_set_policy(*cache, "keydiff", &size, false));
+    decode(t, 0, N_PROMPT, NULL);
+    for (int32_t i = 0; i < N_SINGLE; i++)
+        decode(t, N_PROMPT + i, 1, logits + (int64_t)i * t->n_vocab);
+    return logits;
+}
+
+/* Layers stay as libllama has them, which is said once, and what comes out is the same. */
+static void test_refused(void **state)
+{
+    (void)state;
+    char path[4096];
+    struct test_llama t, model;
+    wnw_bridge *cache;
+    int n_said = 0;
+    const int32_t cell = 1;
+    test_model_path(path, sizeof path, models[1]); /* with several heads */
+    test_llama_open(&model, path,
+                    &(struct test_llama_params){.ours = true, .device = "WINNOW0", .flash = true});
+    wnw_set_log(count_said, &n_said);
+    float *want = open_refused(&t, &model, &cache);
+    const size_t size = (size_t)N_SINGLE * (size_t)t.n_vocab * sizeof *want;
+    assert_ok(wnw_bridge_compress(cache));
+    test_llama_close_ctx(&t);
+    assert_int_equal(n_said, 0);
+    for (refused = HEADS; refused <= ATTENTION; refused++) {
+        float *got = open_refused(&t, &model, &cache);
+        assert_memory_equal(got, want, size);
+        for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+            wnw_bridge_layer l = wnw_bridge_layer_default();
+            assert_ok(wnw_bridge_get_layer(cache, i, &l));
+            assert_int_equal(l.ragged, 0);
+            assert_error(wnw_bridge_drop(cache, i, 0, 0, &cell, 1), WNW_E_UNSUPPORTED);
+        }
+        assert_error(wnw_bridge_compress(cache), WNW_E_UNSUPPORTED);
+        assert_non_null(strstr(wnw_last_error(), refused == HEADS
+                                                     ? "CPU does not compute FLASH_ATTN_EXT for heads of "
+                                                     : "CPU does not compute their attention"));
+        assert_int_equal(n_said, refused);
+        test_llama_close_ctx(&t);
+        free(got);
+    }
+    refused = NOTHING;
+    free(want);
+    test_llama_close(&model);
+}
+
 /* With the name of another device: what comes out on that one (scripts/try_device.sh), with the first model alone if "first" follows. */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_modules), cmocka_unit_test(test_names),
-                                       cmocka_unit_test(test_memory), cmocka_unit_test(test_dropped)};
+                                       cmocka_unit_test(test_memory), cmocka_unit_test(test_dropped),
+                                       cmocka_unit_test(test_refused)};
     const struct CMUnitTest dropped[] = {cmocka_unit_test(test_dropped)};
     if (argc == 1)
         return cmocka_run_group_tests(tests, NULL, NULL);

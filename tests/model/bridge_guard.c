@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Servers of other machines that are gone, hang, are busy, or are something else. Each is a sentence with the address, and this process
- * goes on: with other devices, and with the server once it is there again. And what goes to a server that has a graph already.
+ * goes on: with other devices, and with the server once it is there again. And what goes to a server that has a graph already, and how
+ * often its answers are waited for.
  */
+#include "bridge/wrap/wrap_ahead.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "winnow_bridge.h"
@@ -124,6 +126,8 @@ static float *logits_new(const struct test_llama *t)
     return x;
 }
 
+enum { N_SAME = 3 }; /* tokens whose graphs are the same, so that the relay reads ahead */
+
 /* Loses the server of a device by a signal. The token that is computed meanwhile has no numbers, and the next fails. */
 static void lose(const char *device, int port, pid_t worker, int signal_number, const char *why)
 {
@@ -133,11 +137,13 @@ static void lose(const char *device, int port, pid_t worker, int signal_number, 
     open_on(&t, device);
     float *logits = logits_new(&t);
     assert_int_equal(decode(&t, 0, N_PROMPT, logits), 0);
+    for (int32_t i = 0; i < N_SAME; i++)
+        assert_int_equal(decode(&t, N_PROMPT + i, 1, logits), 0);
     assert_true(isfinite(logits[0]));
     assert_int_equal(kill(worker, signal_number), 0);
     if (signal_number == SIGKILL)
         waitpid(worker, NULL, 0);
-    int32_t pos = N_PROMPT;
+    int32_t pos = N_PROMPT + N_SAME;
     int code = decode(&t, pos, 1, logits);
     if (code == 0) {
         for (int32_t i = 0; i < t.n_vocab; i++)
@@ -227,18 +233,22 @@ static void test_lost(void **state)
 /* Hands on what a client sends to a worker and what that answers, one client after the other. */
 struct between {
     int listener, worker; /* a port */
-    atomic_llong sent;    /* bytes to the worker */
+    atomic_llong sent, answered,
+        trips;  /* bytes to the worker, bytes from it, and how often it answered what came before */
+    bool asked; /* something came since its last answer */
 };
 
-static bool move(int from, int to, atomic_llong *count)
+static bool move(struct between *b, int from, int to, bool is_answer)
 {
-    uint8_t bytes[4096];
+    uint8_t bytes[1 << 16];
     const ssize_t n = recv(from, bytes, sizeof bytes, 0);
-    if (n <= 0 || send(to, bytes, (size_t)n, MSG_NOSIGNAL) != n)
+    if (n <= 0)
         return false;
-    if (count)
-        atomic_fetch_add(count, n);
-    return true;
+    if (is_answer && b->asked)
+        atomic_fetch_add(&b->trips, 1);
+    b->asked = !is_answer;
+    atomic_fetch_add(is_answer ? &b->answered : &b->sent, n);
+    return send(to, bytes, (size_t)n, MSG_NOSIGNAL) == n;
 }
 
 static void *hand_on(void *context)
@@ -252,7 +262,7 @@ static void *hand_on(void *context)
         struct pollfd p[] = {{.fd = down, .events = POLLIN}, {.fd = up, .events = POLLIN}};
         bool open = connect(up, (const struct sockaddr *)&at, sizeof at) == 0;
         while (open && poll(p, 2, -1) > 0)
-            open = (!p[0].revents || move(down, up, &b->sent)) && (!p[1].revents || move(up, down, NULL));
+            open = (!p[0].revents || move(b, down, up, false)) && (!p[1].revents || move(b, up, down, true));
         close(up);
     }
     return NULL;
@@ -279,24 +289,46 @@ static float *decoded_on(const char *device, struct between *b, long long bytes[
     return logits;
 }
 
+/* A worker with such a relay before it, and our device around it. */
+struct far {
+    struct between b;
+    pthread_t thread;
+    pid_t worker;
+};
+
+static void far_start(struct far *far)
+{
+    struct server at = {0};
+    char name[64];
+    *far = (struct far){.b.worker = test_free_port()};
+    far->worker = test_worker(far->b.worker);
+    await(far->b.worker);
+    listen_at(&at);
+    far->b.listener = at.listener;
+    assert_int_equal(pthread_create(&far->thread, NULL, hand_on, &far->b), 0);
+    snprintf(name, sizeof name, "rpc:127.0.0.1:%d", at.port);
+    assert_ok(wnw_bridge_wrap(name));
+}
+
+static void far_stop(struct far *far)
+{
+    shutdown(far->b.listener, SHUT_RDWR);
+    kill(far->worker, SIGKILL);
+    waitpid(far->worker, NULL, 0);
+    pthread_join(far->thread, NULL);
+    close(far->b.listener);
+}
+
 static void test_graph_again(void **state)
 {
     (void)state;
-    struct server at = {0};
-    struct between b = {.worker = test_free_port()};
     long long bytes[N_DECODED], none[N_DECODED], most = 0, least = LLONG_MAX;
-    pthread_t thread;
-    char name[64];
+    struct far at;
     size_t size;
-    const pid_t worker = test_worker(b.worker);
-    await(b.worker);
-    listen_at(&at);
-    b.listener = at.listener;
-    assert_int_equal(pthread_create(&thread, NULL, hand_on, &b), 0);
-    snprintf(name, sizeof name, "rpc:127.0.0.1:%d", at.port);
-    assert_ok(wnw_bridge_wrap(name)); /* WINNOW2, after those of the test before */
+    far_start(&at); /* WINNOW2, after those of the test before */
     setenv("WINNOW_RAGGED_AT_ONCE", "1", 1);
-    float *far = decoded_on("WINNOW2", &b, bytes, &size), *here = decoded_on("WINNOW1", &b, none, &size);
+    float *far = decoded_on("WINNOW2", &at.b, bytes, &size),
+          *here = decoded_on("WINNOW1", &at.b, none, &size);
     unsetenv("WINNOW_RAGGED_AT_ONCE");
     int n_graph = 0;
     for (int i = 0; i < N_DECODED; i++) {
@@ -311,17 +343,185 @@ static void test_graph_again(void **state)
     assert_memory_equal(far, here, size);
     free(far);
     free(here);
-    shutdown(b.listener, SHUT_RDWR);
-    kill(worker, SIGKILL);
-    waitpid(worker, NULL, 0);
-    pthread_join(thread, NULL);
-    close(b.listener);
+    far_stop(&at);
+}
+
+/* ---- Round trips ---- */
+
+enum { N_TOKENS = 60, EVERY = 7 };
+
+/* What tokens gave: logits, and now and then the state of their sequence. */
+struct said {
+    float *logits; /* [N_TOKENS][n_vocab] */
+    size_t size;
+    uint8_t *states[N_TOKENS]; /* NULL: it was not asked for */
+    size_t n_states[N_TOKENS];
+};
+
+static void save(struct test_llama *t, struct said *said, int i)
+{
+    said->n_states[i] = llama_state_seq_get_size(t->ctx, 0);
+    said->states[i] = malloc(said->n_states[i]);
+    assert_non_null(said->states[i]);
+    assert_int_equal(llama_state_seq_get_data(t->ctx, said->states[i], said->n_states[i], 0),
+                     said->n_states[i]);
+}
+
+/* Tokens one by one, with how often the worker was waited for in each. `saves`: states are read now and then, which is nothing that can be
+ * foreseen. */
+static void say_on(struct said *said, const char *device, struct between *b, long long trips[N_TOKENS],
+                   bool saves)
+{
+    struct test_llama t;
+    open_on(&t, device);
+    float *prompt = logits_new(&t);
+    *said = (struct said){.size = N_TOKENS * (size_t)t.n_vocab * sizeof(float)};
+    said->logits = malloc(said->size);
+    assert_non_null(said->logits);
+    assert_int_equal(decode(&t, 0, N_PROMPT, prompt), 0);
+    for (int32_t i = 0; i < N_TOKENS; i++) {
+        const long long before = atomic_load(&b->trips);
+        assert_int_equal(decode(&t, N_PROMPT + i, 1, said->logits + (int64_t)i * t.n_vocab), 0);
+        trips[i] = atomic_load(&b->trips) - before;
+        if (saves && i % EVERY == 0)
+            save(&t, said, i);
+    }
+    free(prompt);
+    test_llama_close(&t);
+}
+
+static void said_free(struct said *said)
+{
+    free(said->logits);
+    for (int i = 0; i < N_TOKENS; i++)
+        free(said->states[i]);
+}
+
+/* Whether a worker says what this process says. Returns for how many tokens it was waited for once. */
+static int trips_on(const char *device, struct between *b, bool saves)
+{
+    long long trips[N_TOKENS], none[N_TOKENS], sum = 0;
+    struct said far, here;
+    int n_once = 0;
+    say_on(&far, device, b, trips, saves);
+    say_on(&here, "WINNOW1", b, none, saves);
+    assert_int_equal(far.size, here.size);
+    assert_memory_equal(far.logits, here.logits, here.size);
+    for (int i = 0; i < N_TOKENS; i++) {
+        assert_int_equal(none[i], 0);
+        assert_int_equal(far.n_states[i], here.n_states[i]);
+        if (here.states[i])
+            assert_memory_equal(far.states[i], here.states[i], here.n_states[i]);
+        assert_cmp(trips[i], >=, 1);
+        n_once += trips[i] == 1;
+        sum += trips[i];
+    }
+    print_message("round trips of %d tokens: %lld; tokens with one: %d\n", N_TOKENS, sum, n_once);
+    said_free(&far);
+    said_free(&here);
+    return n_once;
+}
+
+/* A token waits for its worker once, also where a policy observes: what that reads comes with the logits. */
+static void test_round_trips(void **state)
+{
+    (void)state;
+    const int most = N_TOKENS - N_TOKENS / 10; /* but for those with a new graph */
+    struct far at;
+    far_start(&at); /* WINNOW3 */
+    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
+    setenv("WINNOW_POLICY", "snapkv", 1);
+    setenv("WINNOW_BUDGET", "100000", 1);
+    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
+    trips_on("WINNOW3", &at.b, true);
+    setenv("WINNOW_RAGGED_AT_ONCE", "1", 1);
+    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
+    trips_on("WINNOW3", &at.b, true);
+    unsetenv("WINNOW_RAGGED_AT_ONCE");
+    unsetenv("WINNOW_POLICY");
+    unsetenv("WINNOW_BUDGET");
+    far_stop(&at);
+}
+
+/* ---- What is read ahead ---- */
+
+enum { BUFFER_AT = 9 + 12, NAME_AT = 9 + 228, DATA_AT = 9 + 220, OFFSET_AT = 9 + 296, SIZE_AT = 9 + 304 };
+
+/* A reading of `size` bytes; what it says else is made up. */
+static void make_reading(uint8_t request[WNW_READING], uint8_t data, uint64_t size)
+{
+    memset(request, 7, WNW_READING);
+    memset(request + DATA_AT, data, sizeof size);
+    memcpy(request + SIZE_AT, &size, sizeof size); /* machines that this runs on have the lowest byte first */
+}
+
+/* Gives n bytes of answers. */
+static bool give(struct wnw__ahead *a, const uint8_t *bytes, size_t n)
+{
+    bool right = true;
+    while (right && n > 0) {
+        uint8_t *to;
+        const size_t most = wnw__ahead_next(a, &to), some = most < n ? most : n;
+        assert_cmp(most, >, 0);
+        memcpy(to, bytes, some);
+        right = wnw__ahead_came(a, some);
+        bytes += some;
+        n -= some;
+    }
+    return right;
+}
+
+static void test_ahead(void **state)
+{
+    (void)state;
+    static struct wnw__readings r;
+    static struct wnw__ahead a;
+    uint8_t request[WNW_READING], *to;
+    const uint8_t answers[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 1, 0, 0, 0, 0, 0, 0, 0, 'd'},
+                  wrong[] = {4, 0, 0, 0, 0, 0, 0, 0};
+    make_reading(request, 1, WNW_READING_MOST + 1);
+    wnw__readings_add(&r, request, sizeof request); /* too large */
+    make_reading(request, 1, 3);
+    wnw__readings_add(&r, request, sizeof request - 1); /* of another version */
+    assert_int_equal(r.n, 0);
+    wnw__readings_add(&r, request, sizeof request);
+    make_reading(request, 2, 1);
+    wnw__readings_add(&r, request, sizeof request);
+    assert_int_equal(r.n, 2);
+
+    assert_true(wnw__ahead_begin(&a, &r));
+    for (size_t i = 0; i < sizeof answers; i++) /* they may come in any parts */
+        assert_true(give(&a, answers + i, 1));
+    assert_int_equal(wnw__ahead_next(&a, &to), 0);
+    assert_memory_equal(a.answer[0], answers, 11);
+    assert_memory_equal(a.answer[1], answers + 11, 9);
+
+    assert_int_equal(wnw__ahead_find(&a, request, sizeof request), 1);
+    request[NAME_AT]++; /* a tensor with another name, at the same place */
+    assert_int_equal(wnw__ahead_find(&a, request, sizeof request), 1);
+    assert_int_equal(wnw__ahead_find(&a, request, sizeof request - 1), -1);
+    static const int fields[] = {BUFFER_AT, DATA_AT, OFFSET_AT, SIZE_AT};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        request[fields[i]]++;
+        assert_int_equal(wnw__ahead_find(&a, request, sizeof request), -1);
+        request[fields[i]]--;
+    }
+    wnw__ahead_drop(&a);
+    assert_int_equal(wnw__ahead_find(&a, request, sizeof request), -1);
+
+    assert_true(wnw__ahead_begin(&a, &r));
+    assert_false(give(&a, wrong, sizeof wrong));
+    for (int i = 0; i < 2 * WNW_READINGS; i++)
+        wnw__readings_add(&r, request, sizeof request);
+    assert_int_equal(r.n, WNW_READINGS);
+    wnw__ahead_free(&a);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_servers), cmocka_unit_test(test_lost),
-                                       cmocka_unit_test(test_graph_again)};
+                                       cmocka_unit_test(test_graph_again), cmocka_unit_test(test_round_trips),
+                                       cmocka_unit_test(test_ahead)};
     setenv("WINNOW_WORKER_SECONDS", "2", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 
-from llama_server import TINY, Server, Worker, at_once, check, finish, ids, nearly_same, until
+from llama_server import TINY, Server, Worker, at_once, check, finish, ids, nearly_same, post, rest_of, until
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
@@ -134,8 +134,22 @@ with Server(command("--slots", "1", "--devices", f"cpu,{workers[1].name}", "--la
     s.complete(first, 4)
     workers[1].end()
     lost = [s.ask("/completion", {"prompt": second, "n_predict": 4, "cache_prompt": False}) for _ in range(3)]
-    check("a worker that died", lost[-1].status >= 500 and s.process.poll() is None, [x.text for x in lost])
+    check("a worker that died", all(x.status == 503 and workers[1].name[4:] in x.text for x in lost) and s.process.poll() is None, [x.text for x in lost])
     check("is named", workers[1].name[4:] in s.log(), s.log()[-2000:])
+
+# While an answer is streamed: its last part is an error with the sentence.
+one = Worker(winnow)
+with Server(command("--slots", "1", "--context", "4096", "--devices", one.name)) as s, s.connect() as c:
+    c.sendall(post({"prompt": ids(50, 1), "n_predict": 3000, "ignore_eos": True, "stream": True}))
+    came = b""
+    while b"data: " not in came and (part := c.recv(65536)):
+        came += part
+    one.end()
+    came += rest_of(c)
+    last = [line for line in came.decode().splitlines() if line.startswith("data: ")][-1]
+    error = json.loads(last[6:]).get("error", {})
+    check("a stream that loses its worker", error.get("code") == 503 and f"the worker at {one.name[4:]} is lost" in error["message"], came[-800:])
+
 
 class OtherVersion:
     """A relay to a worker that answers with the next version of ggml's RPC."""
@@ -185,7 +199,8 @@ with Server(command(*common, "--devices", workers[0].name)) as s:
     check("before", s.complete(ids(200, 1), 2)["timings"]["predicted_n"] == 2)
     check("its document is read", until(lambda: kv(s)["documents"][0]["ready"], 120))  # a server does not start without one
     workers[0].end()
-    check("the answer that finds it gone", s.ask("/completion", {"prompt": ids(200, 2), "n_predict": 2}).status >= 500)
+    finds = s.ask("/completion", {"prompt": ids(200, 2), "n_predict": 2})
+    check("the answer that finds it gone", finds.status == 503 and f"the worker at {here[4:]} is lost" in finds.text, finds.status, finds.text)
     again = s.ask("/completion", {"prompt": ids(200, 3), "n_predict": 2})
     check("later answers", again.status == 503 and f"the worker at {here[4:]} is lost" in again.text, again.status, again.text)
     health = s.ask("/health")

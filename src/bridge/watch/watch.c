@@ -353,9 +353,11 @@ static bool is_f32(const struct wnw__bridge_layer *l)
     return l->k.type == GGML_TYPE_F32 || l->v.type == GGML_TYPE_F32;
 }
 
+enum { LINE = 256 };
+
 /* Why caches stay as libllama has them; `line` is room for it. */
 static const char *why_plain(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l,
-                             char line[200])
+                             char line[LINE])
 {
     if (b->plain)
         return "the caches of this model stay as libllama has them, because of WINNOW_PLAIN";
@@ -363,7 +365,11 @@ static const char *why_plain(const struct wnw__bridge_backend *b, const struct w
         return "the caches of this model stay as libllama has them: they are f32, of which it makes f16 for "
                "flash "
                "attention; take f16 (-ctk f16 -ctv f16), or no flash attention (-fa off)";
-    snprintf(line, 200,
+    if (*b->refused) {
+        snprintf(line, LINE, "the caches of this model stay as libllama has them: %s", b->refused);
+        return line;
+    }
+    snprintf(line, LINE,
              "the caches of this model stay as libllama has them, because of the operation %s, which reads "
              "them and is not known",
              b->unknown_node ? b->unknown_node : "of a kind");
@@ -375,7 +381,7 @@ static void warn_no_layers(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
 {
     const struct wnw__bridge_layer *plain = NULL;
     int32_t n_sliding = 0;
-    char line[200];
+    char line[LINE];
     for (int32_t c = 0; c < b->n_cache; c++)
         for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
             const struct wnw__bridge_layer *l = b->caches[c]->layers[i];

@@ -8,10 +8,12 @@
  *     wrap/wrap_remote.c:  devices of other machines
  *     wrap/wrap_connect.c: connections to their servers
  *     wrap/wrap_guard.c:   a relay, so that a server that is lost does not end the process
+ *     wrap/wrap_ahead.c:   what the relay reads before it is asked for it
  *     wrap/wrap_buffer.c:  memory that libllama asks for
  *     wrap/wrap_rect.c:    keys and values in libllama's own layout
  *     wrap/wrap_rows.c:    keys and values of ragged layers
  *     wrap/wrap_look.c:    what a graph does with the layers of a cache
+ *     wrap/wrap_can.c:     whether X computes ragged layers
  *     wrap/wrap_graph.c:   graphs with attention over ragged layers
  *     wrap/wrap_point.c:   their tensors get memory
  *     wrap/wrap_run.c:     a graph runs
@@ -38,11 +40,11 @@ enum { WNW_WRAP_INPUTS = 64 };
 
 struct wnw__guard; /* wrap/wrap_guard.h */
 
-/* A copy of numbers that were written to a buffer of X. */
+/* A copy of what was written to a buffer of X. */
 struct wnw__wrap_input {
-    const void *at; /* where X has them; NULL: nothing */
-    int64_t *copy;  /* [n] */
-    int64_t n;
+    const void *at; /* where X has it; NULL: nothing */
+    void *copy;     /* [n] bytes; NULL: none, but what is written there is wanted */
+    size_t n;
 };
 
 /* One device. It lives as long as the process, as ggml's registry has it. */
@@ -58,7 +60,7 @@ struct wnw__wrap {
     int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
     atomic_uint freed; /* buffers of X that were freed here: a server may have forgotten its graph */
     pthread_mutex_t lock;
-    /* Cell numbers that were written to X, newest copies; under `lock`. */
+    /* Numbers of cells that were written to X, and masks, newest copies; under `lock`. */
     struct wnw__wrap_input inputs[WNW_WRAP_INPUTS];
     int32_t next;
     void (*set_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset,
@@ -83,12 +85,14 @@ int wnw__wrap_remote(struct wnw__guard *g, ggml_backend_reg_t *out);
 void wnw__wrap_buffer_type_init(struct wnw__wrap *w);
 /* The device whose addresses of keys and values t's are; NULL: it is no such tensor or view. */
 struct wnw__wrap *wnw__wrap_of_cache(const struct ggml_tensor *t);
-/* Notes numbers of cells that are written to X; other tensors are passed over. */
+/* Notes what is written to X: numbers of cells, and what is wanted. */
 void wnw__wrap_note(struct wnw__wrap *w, const struct ggml_tensor *t, const void *data, size_t offset,
                     size_t size);
 /* Numbers of cells [n] that a graph has as its input. They are in the host's memory, were noted, or are read from X. E_NOMEM;
  * *out is released with free. */
 int wnw__wrap_cells(int64_t **out, struct wnw__wrap *w, const struct ggml_tensor *index);
+/* The same of any input of a graph that is to be computed. An input at that place is noted from then on. */
+int wnw__wrap_input_read(void **out, struct wnw__wrap *w, const struct ggml_tensor *t);
 
 /* ---- A layer ---- */
 
@@ -213,6 +217,8 @@ struct wnw__wrap_look {
     const struct wnw__bridge_backend *sums_for;
 };
 
+/* E_UNSUPPORTED: X cannot compute a layer once it is ragged, `sums`: with what a policy wants to know of all attention. E_NOMEM. */
+int wnw__wrap_can(struct wnw__wrap *w, const struct wnw__bridge_flash *f, bool sums);
 /* Decides what layers may become that no graph had before: of one that is not computed yet (wrap/wrap_look.c). */
 void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED; the caller frees

@@ -122,32 +122,48 @@ static ggml_backend_buffer_t new_addresses(ggml_backend_buffer_type_t type, size
     return ggml_backend_buffer_init(type, interface, c, size);
 }
 
-/* ---- Numbers of cells ---- */
+/* ---- Inputs of graphs ---- */
 
-/* Notes a copy of numbers that were written to X at `at`; without memory for it, none is noted. */
-static void note(struct wnw__wrap *w, const void *at, const int64_t *x, int64_t n)
+/* Where inputs at `at` are noted; NULL: they are not. Under `lock`. */
+static struct wnw__wrap_input *find_input(struct wnw__wrap *w, const void *at)
 {
-    int64_t *copy = malloc((size_t)n * sizeof *copy);
-    if (copy)
-        memcpy(copy, x, (size_t)n * sizeof *copy);
-    pthread_mutex_lock(&w->lock);
-    int32_t i = 0;
-    while (i < WNW_WRAP_INPUTS && w->inputs[i].at != at)
-        i++;
-    if (i == WNW_WRAP_INPUTS) {
-        i = w->next;
-        w->next = (w->next + 1) % WNW_WRAP_INPUTS;
-    }
-    free(w->inputs[i].copy);
-    w->inputs[i] = (struct wnw__wrap_input){.at = copy ? at : NULL, .copy = copy, .n = copy ? n : 0};
-    pthread_mutex_unlock(&w->lock);
+    for (int32_t i = 0; i < WNW_WRAP_INPUTS; i++)
+        if (w->inputs[i].at == at)
+            return &w->inputs[i];
+    return NULL;
 }
 
+/* The same, in place of the oldest if need be. Under `lock`. */
+static struct wnw__wrap_input *need_input(struct wnw__wrap *w, const void *at)
+{
+    struct wnw__wrap_input *in = find_input(w, at);
+    if (in)
+        return in;
+    in = &w->inputs[w->next];
+    w->next = (w->next + 1) % WNW_WRAP_INPUTS;
+    free(in->copy);
+    *in = (struct wnw__wrap_input){.at = at};
+    return in;
+}
+
+/* Numbers of cells are copied always, since graphs are looked at while nobody wants them yet. A part that is written alone leaves no copy. */
 void wnw__wrap_note(struct wnw__wrap *w, const struct ggml_tensor *t, const void *data, size_t offset,
                     size_t size)
 {
-    if (t->type == GGML_TYPE_I64 && offset == 0 && size == ggml_nbytes(t) && size > 0)
-        note(w, t->data, data, ggml_nelements(t));
+    const bool whole = offset == 0 && size == ggml_nbytes(t) && size > 0;
+    pthread_mutex_lock(&w->lock);
+    struct wnw__wrap_input *in =
+        whole && t->type == GGML_TYPE_I64 ? need_input(w, t->data) : find_input(w, t->data);
+    if (in) {
+        if (!whole || in->n != size) {
+            free(in->copy);
+            in->copy = whole ? malloc(size) : NULL;
+            in->n = in->copy ? size : 0;
+        }
+        if (in->copy)
+            memcpy(in->copy, data, size);
+    }
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* In place of X's own function in buffers of X. */
@@ -165,27 +181,41 @@ static void set_noted(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const
     w->set_tensor(buffer, t, data, offset, size);
 }
 
+/* Copies what was noted of t. false: nothing was, but will be. */
+static bool copy_noted(struct wnw__wrap *w, const struct ggml_tensor *t, void *to, size_t n)
+{
+    if (!w->set_tensor)
+        return false;
+    pthread_mutex_lock(&w->lock);
+    struct wnw__wrap_input *in = need_input(w, t->data);
+    const bool found = in->copy && in->n == n;
+    if (found)
+        memcpy(to, in->copy, n);
+    if (t->type != GGML_TYPE_I64) { /* it is read once, and masks are large */
+        free(in->copy);
+        *in = (struct wnw__wrap_input){.at = in->at};
+    }
+    pthread_mutex_unlock(&w->lock);
+    return found;
+}
+
+int wnw__wrap_input_read(void **out, struct wnw__wrap *w, const struct ggml_tensor *t)
+{
+    const size_t n = ggml_nbytes(t);
+    *out = malloc(n + 1);
+    if (!*out)
+        return wnw__fail(WNW_E_NOMEM, "no memory to read %zu bytes of %s", n, w->name);
+    if (!copy_noted(w, t, *out, n))
+        ggml_backend_tensor_get(t, *out, 0, n);
+    return WNW_OK;
+}
+
 int wnw__wrap_cells(int64_t **out, struct wnw__wrap *w, const struct ggml_tensor *index)
 {
-    const int64_t n = ggml_nelements(index);
-    int64_t *x = malloc((size_t)(n + 1) * sizeof *x);
-    bool found = false;
+    void *x;
+    const int rc = wnw__wrap_input_read(&x, w, index);
     *out = x;
-    if (!x)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %lld numbers of cells", (long long)n);
-    if (w->set_tensor) {
-        pthread_mutex_lock(&w->lock);
-        for (int32_t i = 0; i < WNW_WRAP_INPUTS && !found; i++) {
-            const struct wnw__wrap_input *in = &w->inputs[i];
-            found = in->at == index->data && in->n == n;
-            if (found)
-                memcpy(x, in->copy, (size_t)n * sizeof *x);
-        }
-        pthread_mutex_unlock(&w->lock);
-    }
-    if (!found)
-        ggml_backend_tensor_get(index, x, 0, (size_t)n * sizeof *x);
-    return WNW_OK;
+    return rc;
 }
 
 /* ---- The buffer type ---- */

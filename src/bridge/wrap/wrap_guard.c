@@ -6,10 +6,16 @@
  *
  * A server keeps the last graph of each device, until a buffer is freed. ggml's client asks it to compute that again only for graphs that
  * libllama's scheduler has numbered. Ours have no number. So where a graph comes with the same bytes again, the relay asks for it.
+ *
+ * ggml's client reads logits, or what a policy wants, and waits for each reading. A token waits for one round trip if
+ * all readings go to the server with the graph. So the relay notes what was read after a graph. When the server has it compute the same
+ * graph, the relay asks for the same readings at once (wrap/wrap_ahead.h). Memory that is read cannot have gone: a graph is forgotten where a
+ * buffer is freed. What was read ahead is used only if nothing but readings came in between.
  */
 #include "bridge/wrap/wrap_guard.h"
 
 #include "base/err.h"
+#include "bridge/wrap/wrap_ahead.h"
 #include "bridge/wrap/wrap_connect.h"
 
 #include <arpa/inet.h>
@@ -74,9 +80,14 @@ struct relay {
     int down, up; /* up: -1 = the server is lost */
     /* The request that comes. */
     uint8_t head[HEAD], first[TAIL], last[SIZE];
-    uint64_t n_seen; /* bytes of it that came, with its head */
-    struct graph coming,
+    uint64_t n_seen;        /* bytes of it that came, with its head */
+    struct graph coming,    /* or another request that is not handed on before it is whole */
         kept[MOST_DEVICES]; /* what the server has of each device; n 0: nothing that is known */
+    struct wnw__readings after[MOST_DEVICES]; /* what was read after each */
+    struct wnw__readings now;                 /* and is, after the last one */
+    int32_t computed; /* the device of the last graph; -1: other requests came since */
+    struct wnw__ahead ahead;
+    const uint8_t *ready; /* the answer that is due, if it was read ahead */
     /* The answer that is due; size 0: none. */
     enum command command;
     uint64_t answer, n_answered; /* bytes, with its size */
@@ -105,6 +116,7 @@ static void lose(struct relay *r, const char *why)
     if (r->up >= 0)
         close(r->up);
     r->up = -1;
+    wnw__ahead_drop(&r->ahead);
     pthread_mutex_lock(&g->lock);
     g->lost = true;
     snprintf(g->why, sizeof g->why, "%s", why);
@@ -289,6 +301,66 @@ static void send_up(struct relay *r, const uint8_t *x, size_t n)
         lose_hung(r);
 }
 
+/* ---- Reading ahead ---- */
+
+/* Takes some of what is due. */
+static void receive_ahead(struct relay *r)
+{
+    uint8_t *to;
+    const size_t n = wnw__ahead_next(&r->ahead, &to);
+    const ssize_t got = recv(r->up, to, n, 0);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (got <= 0)
+        lose(r, "it closed the connection");
+    else if (!wnw__ahead_came(&r->ahead, (size_t)got))
+        lose(r, "it said what was not asked");
+}
+
+static bool is_due_ahead(struct relay *r)
+{
+    uint8_t *to;
+    return wnw__ahead_next(&r->ahead, &to) > 0;
+}
+
+/* Takes all that is due. A server that writes does not read, so nothing is sent to it before. */
+static void await_ahead(struct relay *r)
+{
+    while (r->up >= 0 && is_due_ahead(r)) {
+        struct pollfd p = {.fd = r->up, .events = POLLIN};
+        const int n = poll(&p, 1, (int)r->g->patience);
+        if (n == 0)
+            lose_hung(r);
+        else if (n > 0)
+            receive_ahead(r);
+    }
+}
+
+/* A request that is no reading: what was read ahead may be out of date after it. */
+static void end_readings(struct relay *r)
+{
+    await_ahead(r);
+    wnw__ahead_drop(&r->ahead);
+    if (r->computed >= 0)
+        r->after[r->computed] = r->now;
+    r->computed = -1;
+}
+
+/* A reading that is whole: the server is asked unless it was. */
+static void read_memory(struct relay *r)
+{
+    struct graph *const came = &r->coming;
+    if (r->computed >= 0)
+        wnw__readings_add(&r->now, came->bytes, came->n);
+    const int32_t i = wnw__ahead_find(&r->ahead, came->bytes, came->n);
+    await_ahead(r);
+    if (i >= 0 && r->up >= 0)
+        r->ready = r->ahead.answer[i];
+    else
+        send_up(r, came->bytes, came->n);
+    came->n = 0;
+}
+
 /* ---- Graphs ---- */
 
 static bool append(struct graph *g, const uint8_t *x, size_t n)
@@ -308,16 +380,24 @@ static bool append(struct graph *g, const uint8_t *x, size_t n)
 
 static void forget_graphs(struct relay *r)
 {
-    for (int i = 0; i < MOST_DEVICES; i++)
+    for (int i = 0; i < MOST_DEVICES; i++) {
         r->kept[i].n = 0;
+        r->after[i].n = 0;
+    }
 }
 
+/* Has the server compute the graph that it has of a device, and read what was read after it. */
 static void ask_again(struct relay *r, uint64_t device)
 {
-    uint8_t request[HEAD + 4] = {GRAPH_RECOMPUTE};
+    uint8_t request[HEAD + 4 + WNW_READINGS * WNW_READING] = {GRAPH_RECOMPUTE};
+    size_t n = HEAD + 4;
     set_number(request + 1, SIZE, 4);
     set_number(request + HEAD, 4, device);
-    send_up(r, request, sizeof request);
+    if (device < MOST_DEVICES && r->up >= 0 && wnw__ahead_begin(&r->ahead, &r->after[device])) {
+        memcpy(request + n, r->after[device].request, (size_t)r->after[device].n * WNW_READING);
+        n += (size_t)r->after[device].n * WNW_READING;
+    }
+    send_up(r, request, n);
 }
 
 /* Sends the graph that came, or asks for the one that the server has. */
@@ -326,7 +406,9 @@ static void send_graph(struct relay *r)
     struct graph *const came = &r->coming;
     const uint64_t device = came->n >= HEAD + 4 ? number(came->bytes + HEAD, 4) : MOST_DEVICES;
     struct graph *const kept = device < MOST_DEVICES ? &r->kept[device] : NULL;
-    if (kept && kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0) {
+    const bool again = r->head[0] == GRAPH_RECOMPUTE ||
+                       (kept && kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0);
+    if (again) {
         ask_again(r, device);
     } else {
         send_up(r, came->bytes, came->n);
@@ -337,18 +419,33 @@ static void send_graph(struct relay *r)
         }
     }
     came->n = 0;
+    r->computed = kept ? (int32_t)device : -1;
+    r->now.n = 0;
+}
+
+/* Whether a request is handed on when it is whole. */
+static bool is_held(uint8_t command)
+{
+    return command == GRAPH_COMPUTE || command == GRAPH_RECOMPUTE || command == GET_TENSOR;
 }
 
 /* Bytes of a request, the last of it if `ended`. */
 static void hand_on(struct relay *r, const uint8_t *x, size_t n, bool ended)
 {
-    if (r->head[0] != GRAPH_COMPUTE)
+    const uint8_t command = r->head[0];
+    if (command != GET_TENSOR)
+        end_readings(r);
+    if (!is_held(command))
         send_up(r, x, n);
     else if (!append(&r->coming, x, n))
-        lose(r, "there is no memory for its next graph");
-    if (ended && r->head[0] == GRAPH_COMPUTE)
+        lose(r, "there is no memory for its next request");
+    if (!ended)
+        return;
+    if (command == GET_TENSOR)
+        read_memory(r);
+    else if (is_held(command))
         send_graph(r);
-    else if (ended && r->head[0] == FREE_BUFFER)
+    else if (command == FREE_BUFFER)
         forget_graphs(r);
 }
 
@@ -388,22 +485,33 @@ static bool take_answer(struct relay *r)
     return true;
 }
 
+/* The answer that is due, which was read ahead. false: ggml has closed. */
+static bool answer_ready(struct relay *r)
+{
+    const bool sent = wnw__connect_send(r->down, r->ready, (size_t)r->answer, r->g->patience) == 1;
+    r->ready = NULL;
+    r->answer = 0;
+    return sent;
+}
+
 static void relay_run(struct relay *r)
 {
     bool open = true;
     while (open) {
-        if (r->up < 0 && r->answer > 0) {
-            open = answer_instead(r);
+        if (r->answer > 0 && (r->ready || r->up < 0)) {
+            open = r->ready ? answer_ready(r) : answer_instead(r);
             continue;
         }
         struct pollfd p[] = {{.fd = r->down, .events = r->answer > 0 ? 0 : POLLIN},
                              {.fd = r->up, .events = POLLIN}}; /* -1 is passed over */
-        const int n = poll(p, 2, r->answer > 0 ? (int)r->g->patience : -1);
+        const int n = poll(p, 2, r->answer > 0 || is_due_ahead(r) ? (int)r->g->patience : -1);
         if (n == 0)
             lose_hung(r);
         if (n <= 0)
             continue;
-        if (p[1].revents)
+        if (p[1].revents && is_due_ahead(r))
+            receive_ahead(r);
+        else if (p[1].revents)
             open = take_answer(r);
         else
             open = p[0].revents & POLLIN ? take_request(r) : false;
@@ -430,7 +538,7 @@ static bool is_own(int fd)
 /* A connection of ggml's, which is new, so that nothing of an earlier one is on the server. */
 static void serve(struct wnw__guard *g, int down)
 {
-    struct relay r = {.g = g, .down = down, .up = -1, .chunk = malloc(CHUNK)};
+    struct relay r = {.g = g, .down = down, .up = -1, .computed = -1, .chunk = malloc(CHUNK)};
     if (!r.chunk || !is_own(down)) {
         free(r.chunk);
         return;
@@ -468,6 +576,7 @@ static void serve(struct wnw__guard *g, int down)
     relay_run(&r);
     if (r.up >= 0)
         close(r.up);
+    wnw__ahead_free(&r.ahead);
     free(r.coming.bytes);
     for (int i = 0; i < MOST_DEVICES; i++)
         free(r.kept[i].bytes);

@@ -7,6 +7,19 @@
 
 #include <stdlib.h>
 
+/* Weights stay as they are, and are written once. */
+static int read_tensor(void **out, struct wnw__wrap *w, const struct ggml_tensor *t,
+                       ggml_backend_buffer_t buffer)
+{
+    if (ggml_backend_buffer_get_usage(buffer) == GGML_BACKEND_BUFFER_USAGE_COMPUTE)
+        return wnw__wrap_input_read(out, w, t);
+    *out = malloc(ggml_nbytes(t) + 1);
+    if (!*out)
+        return wnw__fail(WNW_E_NOMEM, "no memory to read %zu bytes of %s", ggml_nbytes(t), w->name);
+    ggml_backend_tensor_get(t, *out, 0, ggml_nbytes(t));
+    return WNW_OK;
+}
+
 int wnw__wrap_host_add(struct wnw__wrap_host *h, struct wnw__wrap *w, const struct ggml_tensor *t)
 {
     if (!t)
@@ -25,16 +38,8 @@ int wnw__wrap_host_add(struct wnw__wrap_host *h, struct wnw__wrap *w, const stru
         h->list = more;
         h->cap = cap;
     }
-    void *copy = NULL;
-    if (t->type == GGML_TYPE_I64) {
-        int64_t *cells;
-        WNW_TRY(wnw__wrap_cells(&cells, w, t));
-        copy = cells;
-    } else if ((copy = malloc(ggml_nbytes(t) + 1))) {
-        ggml_backend_tensor_get(t, copy, 0, ggml_nbytes(t));
-    }
-    if (!copy)
-        return wnw__fail(WNW_E_NOMEM, "no memory to read %zu bytes of %s", ggml_nbytes(t), w->name);
+    void *copy;
+    WNW_TRY(read_tensor(&copy, w, t, buffer));
     struct ggml_tensor *mine = (struct ggml_tensor *)(uintptr_t)t;
     h->list[h->n++] = (struct wnw__wrap_shown){.t = mine, .copy = copy, .data = t->data};
     if (h->shown)

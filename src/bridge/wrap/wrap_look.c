@@ -2,6 +2,7 @@
 /* What a graph does with the layers of a cache on a wrapped device, and what the layers become. */
 #include "bridge/wrap/wrap.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Whether our graph can compute it: keys of all heads in one row each, values too, and no slopes by head. */
@@ -30,14 +31,28 @@ static void sort_nodes(struct wnw__wrap_look *look)
     }
 }
 
+/* Leaves a layer as it is, and says so once. */
+static void leave(struct wnw__bridge_backend *b, struct wnw__bridge_layer *l)
+{
+    l->kind = WNW_BRIDGE_PLAIN;
+    if (strcmp(b->refused, wnw_last_error()) == 0)
+        return;
+    snprintf(b->refused, sizeof b->refused, "%s", wnw_last_error());
+    wnw__log(WNW_LOG_WARN, "winnow: layer %d and others like it stay whole: %s", (int)l->il, b->refused);
+}
+
 /* Decides what layers become that no graph had before. */
-static void decide(struct wnw__wrap_look *look)
+static void decide(struct wnw__wrap_look *look, struct wnw__bridge_backend *b)
 {
     for (int32_t i = 0; i < look->n_flash; i++) {
         const struct wnw__bridge_flash *f = &look->flash[i];
         struct wnw__bridge_layer *l = f->layer;
         if (l->kind != WNW_BRIDGE_UNSEEN || l->unknown)
             continue;
+        if (wnw__wrap_can(b->wrap->w, f, wnw__wrap_wants_sums(b)) != WNW_OK) {
+            leave(b, l);
+            continue;
+        }
         l->n_head = f->shape.n_head;
         l->d_k = f->shape.d_k;
         l->d_v = f->shape.d_v;
@@ -48,6 +63,17 @@ static void decide(struct wnw__wrap_look *look)
     for (int32_t i = 0; i < look->n_flash; i++)
         if (!wnw__bridge_has_shape(look->flash[i].layer, &look->flash[i].shape))
             look->flash[i].layer->kind = WNW_BRIDGE_PLAIN;
+}
+
+/* Leaves a layer as it is that no attention of the graph has made ragged. Where nothing but stores is there, its attention is elsewhere. */
+static void leave_unseen(struct wnw__bridge_backend *b, struct wnw__bridge_layer *l)
+{
+    l->kind = WNW_BRIDGE_PLAIN;
+    if (l->unknown)
+        return;
+    wnw__fail(WNW_E_UNSUPPORTED, "%s does not compute their attention, and keys of %s are read elsewhere",
+              ggml_backend_dev_name(b->wrap->w->x), ggml_type_name(l->k.type));
+    leave(b, l);
 }
 
 /* Counts the layers that the graph decides about, and logs them once. */
@@ -62,7 +88,7 @@ static void log_layers(struct wnw__bridge_backend *b, struct wnw__wrap_look *loo
             continue;
         struct wnw__bridge_layer *l = t->layer;
         if (l->kind == WNW_BRIDGE_UNSEEN) {
-            l->kind = WNW_BRIDGE_PLAIN;
+            leave_unseen(b, l);
             unknown_node = node;
         }
         if (l->kind == WNW_BRIDGE_PLAIN)
@@ -142,7 +168,7 @@ static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
         rc = wnw__bridge_backend_see(b, look->flash[i].layer->cache);
     if (rc != WNW_OK)
         return rc;
-    decide(look);
+    decide(look, b);
     log_layers(b, look);
     return WNW_OK;
 }

@@ -99,16 +99,56 @@ static int reach(const struct ggml_tensor *t)
     return wnw__wrap_rect_grow(mine->layer, (int64_t)((end + row - 1) / row));
 }
 
-/* Collects what X will look at, and makes room for it. A store reaches no further than the attention that reads it. */
+static bool is_row_store(const struct ggml_tensor *node)
+{
+    const struct wnw__bridge_tensor *to = rectangular(node);
+    return to && wnw__bridge_is_op(node, "SET_ROWS") && node->ne[0] == to->n_embd;
+}
+
+/* The cell after the last one that a store writes. */
+static int last_cell(struct wnw__wrap_run *r, const struct ggml_tensor *index, int64_t *end)
+{
+    int64_t *cells;
+    WNW_TRY(wnw__wrap_cells(&cells, r->w, index));
+    *end = 1;
+    for (int64_t i = 0; i < ggml_nelements(index); i++)
+        *end = cells[i] >= *end ? cells[i] + 1 : *end;
+    free(cells);
+    return WNW_OK;
+}
+
+/* Grows layers to the cells that stores write. The attention that reads them may be elsewhere: X may not compute it. */
+static int reach_written(struct wnw__wrap_run *r, struct ggml_cgraph *graph)
+{
+    const struct ggml_tensor *of = NULL;
+    int64_t end = 0;
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i), *index = node->src[1];
+        if (!is_row_store(node))
+            continue;
+        if (index->type != GGML_TYPE_I64) {
+            WNW_TRY(reach(node));
+            continue;
+        }
+        if (index != of)
+            WNW_TRY(last_cell(r, index, &end));
+        of = index;
+        const struct wnw__bridge_tensor *mine = rectangular(node);
+        const size_t at = (size_t)((const uint8_t *)node->data - mine->base);
+        WNW_TRY(
+            wnw__wrap_rect_grow(mine->layer, (int64_t)(at / ggml_row_size(mine->type, mine->n_embd)) + end));
+    }
+    return WNW_OK;
+}
+
+/* Collects what X will look at, and makes room for it. A store reaches only the cells that it writes. */
 static int collect_all(struct points *p, struct ggml_cgraph *graph)
 {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
         if (wnw__bridge_is_view(node))
             continue;
-        const bool is_store = wnw__bridge_is_op(node, "SET_ROWS");
-        const struct wnw__bridge_tensor *to = rectangular(node);
-        const bool rows = is_store && to && node->ne[0] == to->n_embd;
+        const bool rows = is_row_store(node);
         collect(p, node);
         if (!rows)
             WNW_TRY(reach(node));
@@ -164,6 +204,8 @@ enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     size_t n = 0;
     int rc = collect_all(&p, graph);
+    if (rc == WNW_OK)
+        rc = reach_written(r, graph);
     for (; rc == WNW_OK && n < p.n; n++)
         rc = point_one(&p.list[n]);
     if (rc == WNW_OK)

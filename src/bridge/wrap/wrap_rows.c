@@ -205,7 +205,7 @@ struct move {
     struct wnw__wrap *w;
     ggml_backend_t x;
     ggml_backend_buffer_t from, to, index;
-    uint8_t *from_at, *to_at;
+    uint8_t *from_at, *to_at, *index_at;
     size_t bytes; /* of one row */
     int64_t n_from, n;
 };
@@ -228,7 +228,7 @@ static int move_words(const struct move *m)
     struct ggml_tensor *index = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, m->n);
     struct ggml_tensor *to = ggml_get_rows(ctx, from, index);
     ggml_backend_tensor_alloc(m->from, from, m->from_at);
-    ggml_backend_tensor_alloc(m->index, index, ggml_backend_buffer_get_base(m->index));
+    ggml_backend_tensor_alloc(m->index, index, m->index_at);
     ggml_backend_tensor_alloc(m->to, to, m->to_at);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, N_NODE, false);
     to->flags |= GGML_TENSOR_FLAG_COMPUTE;
@@ -264,9 +264,19 @@ static int move_bytes(const struct move *m, const int32_t *index)
 /* A layer's new buffer. */
 struct place {
     ggml_backend_buffer_t buffer;
-    size_t v_at, c_at;
-    int64_t rows; /* of one head */
+    size_t v_at, c_at; /* c_at 0: it has no numbers of rows */
+    int64_t rows;      /* of one head */
 };
+
+/* Where X finds the list of rows: where their numbers will be, which are as large, since a buffer of a server takes two round trips. */
+static int place_index(struct move *m, const struct place *p, size_t size)
+{
+    m->index = p->buffer;
+    if (p->c_at == 0)
+        WNW_TRY(wnw__wrap_buffer_new(&m->index, m->w, size));
+    m->index_at = (uint8_t *)ggml_backend_buffer_get_base(m->index) + p->c_at;
+    return WNW_OK;
+}
 
 /* Fills it: row i of keys and values becomes row index[i] of what the layer has. */
 static int move_layer(struct wnw__bridge_layer *l, const struct place *p, const int32_t *index)
@@ -279,8 +289,8 @@ static int move_layer(struct wnw__bridge_layer *l, const struct place *p, const 
     if (!w->mover)
         return wnw__fail(WNW_E_BACKEND, "%s cannot be used", ggml_backend_dev_name(w->w->x));
     m.x = w->mover;
-    WNW_TRY(wnw__wrap_buffer_new(&m.index, w->w, (size_t)p->rows * sizeof *index));
-    wnw__wrap_bytes_at(&t, m.index, ggml_backend_buffer_get_base(m.index), (size_t)p->rows * sizeof *index);
+    WNW_TRY(place_index(&m, p, (size_t)p->rows * sizeof *index));
+    wnw__wrap_bytes_at(&t, m.index, m.index_at, (size_t)p->rows * sizeof *index);
     ggml_backend_tensor_set(&t, index, 0, (size_t)p->rows * sizeof *index);
     int rc = WNW_OK;
     for (int is_v = 0; is_v < 2 && rc == WNW_OK; is_v++) {
@@ -291,7 +301,8 @@ static int move_layer(struct wnw__bridge_layer *l, const struct place *p, const 
         m.to_at = (uint8_t *)ggml_backend_buffer_get_base(p->buffer) + (is_v ? p->v_at : 0);
         rc = m.bytes % 4 == 0 ? move_words(&m) : move_bytes(&m, index);
     }
-    wnw__wrap_buffer_drop(w->w, m.index);
+    if (m.index != p->buffer)
+        wnw__wrap_buffer_drop(w->w, m.index);
     return rc;
 }
 
