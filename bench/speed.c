@@ -25,13 +25,9 @@ static int check_devices(const struct bench_args *args)
     if (!a->devices)
         return a->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                          : APP_OK;
-    const char *refused =
-        app_first_given((const struct app_given[]){{args->bridge, "--bridge"},
-                                                   {args->cpu_time, "--cpu-time"},
-                                                   {a->kv_tail > 0, "--kv-tail"},
-                                                   {strcmp(a->kv_rotate, "on") != 0, "--kv-rotate"},
-                                                   {a->plugins.n > 0, "--plugin"},
-                                                   {false, NULL}});
+    const char *refused = APP_FIRST_GIVEN(
+        {args->bridge, "--bridge"}, {args->cpu_time, "--cpu-time"}, {a->kv_tail > 0, "--kv-tail"},
+        {strcmp(a->kv_rotate, "on") != 0, "--kv-rotate"}, {a->plugins.n > 0, "--plugin"});
     return refused ? app_fail(APP_BAD_INPUT, "%s is for the CPU; leave out %s or --devices", refused, refused)
                    : APP_OK;
 }

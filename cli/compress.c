@@ -143,13 +143,9 @@ struct addition {
 static int check_addition(const struct app_args *a)
 {
     const char *size = app_keep_size_option(a);
-    const char *given = app_first_given((const struct app_given[]){{a->policy, "--policy"},
-                                                                   {size, size ? size : ""},
-                                                                   {a->system, "--system"},
-                                                                   {a->chat, "--chat"},
-                                                                   {a->raw, "--raw"},
-                                                                   {a->special, "--special"},
-                                                                   {true, cli_stored_option(a)}});
+    const char *given =
+        APP_FIRST_GIVEN({a->policy, "--policy"}, {size, size}, {a->system, "--system"}, {a->chat, "--chat"},
+                        {a->raw, "--raw"}, {a->special, "--special"}, {true, cli_stored_option(a)});
     if (!given)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,

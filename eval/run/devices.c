@@ -38,23 +38,17 @@ int eval_devices_check(const struct eval_args *args, const struct eval_configs *
 {
     const struct app_args *a = &args->app;
     const char *refused =
-        app_first_given((const struct app_given[]){{args->store, "--store"},
-                                                   {args->time_budget, "--time-budget"},
-                                                   {a->plugins.n > 0, "--plugin"},
-                                                   {eval_recompresses(args), "--recompress"},
-                                                   {false, NULL}});
+        APP_FIRST_GIVEN({args->store, "--store"}, {args->time_budget, "--time-budget"},
+                        {a->plugins.n > 0, "--plugin"}, {eval_recompresses(args), "--recompress"});
     if (!a->devices)
         return a->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                          : APP_OK;
     for (int32_t i = 0; !refused && i < c->n; i++) {
         const struct eval_config *one = &c->items[i];
-        refused = app_first_given((const struct app_given[]){
-            {one->phase != WNW_PHASE_END, "--evict"},
-            {one->every > 0, "--evict-every"},
-            {one->mask, "--mask-heads"},
-            {one->plans, "plan:DIR"},
-            {one->kv.tail > 0 || one->kv.unrotated, "tails and :unrotated of --kv-types"},
-            {false, NULL}});
+        refused =
+            APP_FIRST_GIVEN({one->phase != WNW_PHASE_END, "--evict"}, {one->every > 0, "--evict-every"},
+                            {one->mask, "--mask-heads"}, {one->plans, "plan:DIR"},
+                            {one->kv.tail > 0 || one->kv.unrotated, "tails and :unrotated of --kv-types"});
     }
     return refused ? app_fail(APP_BAD_INPUT, "%s is for sessions on the CPU; leave out %s or --devices",
                               refused, refused)

@@ -11,10 +11,8 @@
 #include "workers.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 enum { N_PROMPT = 90, N_MORE = 8, MAX_ROWS = 4 * N_MORE };
 
@@ -552,7 +550,6 @@ int main(int argc, char **argv)
     if (worker < 0 || test_wrap_worker(worker, port) != 0 || wnw_bridge_wrap("CPU") != WNW_OK)
         return 1;
     const int failed = run_around("WINNOW0,WINNOW1");
-    kill(worker, SIGKILL);
-    waitpid(worker, NULL, 0);
+    test_end_worker(worker);
     return failed;
 }
