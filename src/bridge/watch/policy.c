@@ -39,7 +39,7 @@ static int check_needs(const wnw_policy *p, const wnw_needs *needs)
             return wnw__fail(
                 WNW_E_UNSUPPORTED, "%s needs %s, which the backend under libllama does not observe: %s",
                 wnw__policy_name(p), wnw_need_name(__builtin_ctz(missing[i].need)), missing[i].why);
-    if (wnw__policy_has(p, WNW_PART_POSITIONS, WNW_FLAG_REROTATES))
+    if (wnw_policy_rerotates(p))
         return wnw__fail(WNW_E_UNSUPPORTED, "+rerotate: positions are libllama's under the backend");
     if (wnw__contents_of(p)->fit)
         return wnw__fail(WNW_E_UNSUPPORTED, "+%s: entries have no biases under the backend",
