@@ -109,23 +109,21 @@ static int new_sequence(struct bench *b, enum bench_engine e, const wnw_policy *
 
 static int open_devices(struct bench *b, int32_t n_ctx)
 {
-    int rc = app_devices_make(&b->devices, &b->args->app, b->model_path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_devices_make(&b->devices, &b->args->app, b->model_path));
     const int status = app_sequence_check_policy(b->policy, NULL);
     if (status != WNW_OK)
         return status == WNW_E_UNSUPPORTED ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
                                            : app_fail_status(status);
-    rc = new_sequence(b, FULL, NULL, n_ctx);
-    return rc == APP_OK ? new_sequence(b, COMPRESSED, b->policy, n_ctx) : rc;
+    WNW_TRY(new_sequence(b, FULL, NULL, n_ctx));
+    return new_sequence(b, COMPRESSED, b->policy, n_ctx);
 }
 
 static int open_ours(struct bench *b, int32_t n_ctx)
 {
     if (b->args->app.devices)
         return open_devices(b, n_ctx);
-    const int rc = new_session(&b->full, b, NULL);
-    return rc == APP_OK ? new_session(&b->compressed, b, b->policy) : rc;
+    WNW_TRY(new_session(&b->full, b, NULL));
+    return new_session(&b->compressed, b, b->policy);
 }
 
 static int open_engines(struct bench *b)

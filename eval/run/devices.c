@@ -88,10 +88,9 @@ int eval_devices_open(struct eval_devices **out, const struct eval_setup *s, con
         return eval_no_memory("devices");
     *out = d;
     d->setup = s;
-    int rc = app_devices_make(&d->devices, &s->args->app, s->model_path);
-    if (rc == APP_OK)
-        rc = check_policies(c);
-    return rc == APP_OK ? list_profiles(d, s) : rc;
+    WNW_TRY(app_devices_make(&d->devices, &s->args->app, s->model_path));
+    WNW_TRY(check_policies(c));
+    return list_profiles(d, s);
 }
 
 void eval_devices_close(struct eval_devices *d)
@@ -214,16 +213,15 @@ static int generate(struct speaker *sp, const struct eval_runtime *m, const stru
                     int32_t turn, int32_t n_least)
 {
     bool open = true;
-    int rc = eval_take_token(sp->a, &open, m, s, turn, n_least, sp->predicts);
-    while (rc == APP_OK && open) {
+    WNW_TRY(eval_take_token(sp->a, &open, m, s, turn, n_least, sp->predicts));
+    while (open) {
         const bool counts = !sp->a->stop;
         const double start = app_now_ms();
-        rc = eval_status_code(app_sequence_read(sp->s, &sp->a->ids[sp->a->n - 1], 1, NULL, NULL));
+        WNW_TRY(eval_status_code(app_sequence_read(sp->s, &sp->a->ids[sp->a->n - 1], 1, NULL, NULL)));
         sp->a->decode_ms += counts ? app_now_ms() - start : 0;
-        if (rc == APP_OK)
-            rc = eval_take_token(sp->a, &open, m, s, turn, n_least, app_sequence_logits(sp->s));
+        WNW_TRY(eval_take_token(sp->a, &open, m, s, turn, n_least, app_sequence_logits(sp->s)));
     }
-    return rc == APP_OK ? take_back(sp) : rc;
+    return take_back(sp);
 }
 
 /* Feeds tokens after the question, and takes them back. */
