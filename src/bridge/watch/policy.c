@@ -116,7 +116,8 @@ static int parse(wnw_policy **out, const char *recipe, const struct wnw__bridge_
 {
     WNW_TRY(wnw_policy_parse(out, recipe, w->registry));
     int rc = wnw_bridge_check_policy(*out, w->profile);
-    rc = rc == WNW_OK ? check_chunk(*out, chunk) : rc;
+    if (rc == WNW_OK)
+        rc = check_chunk(*out, chunk);
     if (rc != WNW_OK) {
         wnw_policy_free(*out);
         *out = NULL;
@@ -387,7 +388,8 @@ int wnw__bridge_watch_profiles(struct wnw__bridge_watch *w, const char *list)
     while (rc == WNW_OK && path) {
         rc = wnw__bridge_watch_profile(w, path);
         wnw_free(path);
-        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
+        if (rc == WNW_OK)
+            rc = wnw_profile_next(&path, &list);
     }
     return rc;
 }
