@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The library without the methods of src/*/more shows the same functions and has none of these methods.
+# The library without src/*/more shows the same functions as the whole one, and lacks the methods of these folders.
 . "$(dirname "$0")/lib.sh"
 : "${WINNOW:?set WINNOW to the path of the command}"
 folder=$(dirname "$WINNOW")
