@@ -21,7 +21,7 @@ endif
 # $(call whole,PATH): the path from the root, as a word of the shell. make's own abspath would take a path with blanks for several.
 whole = "$$(realpath -ms -- "$(1)")"
 
-.PHONY: all setup configure install uninstall demo test test-ready test-run peers bridge server deb wheel vulkan docs clean help
+.PHONY: all setup configure install uninstall demo test test-ready test-libraries test-files test-run peers bridge server deb wheel vulkan docs clean help
 
 all: ## build build/winnow, after installing what that needs
 	scripts/setup.sh packages llama source
@@ -44,14 +44,22 @@ test: ## build everything and run all tests
 	$(MAKE) test-ready
 	$(MAKE) test-run
 
-# What `make test` does, in two steps, between which .ci/run does something else.
+# What `make test` does, in two steps, between which .ci/run does something else. Models and packages of Python are fetched while
+# compilers work.
 test-ready:
+	$(MAKE) test-libraries
+	$(MAKE) configure
+	@$(MAKE) test-files & files=$$!; cmake --build "$(BUILD)" -j $(JOBS); built=$$?; wait $$files && exit $$built
+
+test-libraries:
+	scripts/setup.sh packages llama source
+	$(if $(SERVER),scripts/setup.sh server || echo "make test: goes on without llama.cpp's server" >&2)
+
+test-files:
 	$(MAKE) setup
-	$(if $(SERVER),scripts/setup.sh server clients || echo "make test: goes on without llama.cpp's server or its clients" >&2)
+	$(if $(SERVER),scripts/setup.sh clients || echo "make test: goes on without the server's clients" >&2)
 	$(if $(SERVER),scripts/setup.sh chains || echo "make test: goes on without LangChain and LlamaIndex" >&2)
 	$(if $(SERVER),scripts/setup.sh wheel || echo "make test: goes on without the Python package" >&2)
-	$(MAKE) configure
-	cmake --build "$(BUILD)" -j $(JOBS)
 
 test-run:
 	ctest --test-dir "$(BUILD)" -j $(TEST_JOBS) --output-on-failure $(CTEST_FLAGS)

@@ -18,9 +18,9 @@ static int check_no_text(const struct app_args *args)
     if (args->documents.n > 0 || args->question)
         return app_fail(APP_BAD_INPUT, "--tokens is the whole prompt; leave out -f and -p");
     if (args->chat || args->system || args->special)
-        return app_fail(APP_BAD_INPUT, "--tokens are fed as they are; leave out %s",
-                        app_first_given((const struct app_given[]){
-                            {args->chat, "--chat"}, {args->system, "--system"}, {true, "--special"}}));
+        return app_fail(
+            APP_BAD_INPUT, "--tokens are fed as they are; leave out %s",
+            APP_FIRST_GIVEN({args->chat, "--chat"}, {args->system, "--system"}, {true, "--special"}));
     return APP_OK;
 }
 

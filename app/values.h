@@ -23,12 +23,17 @@ struct app_given {
     bool given;
     const char *name;
 };
-/* The first name that was given; rows end with a name of NULL, which is the result where none was. */
-static inline const char *app_first_given(const struct app_given *rows)
+/* The name of the first of n options that was given; NULL: none was. */
+static inline const char *app_first_of(const struct app_given *rows, size_t n)
 {
-    while (rows->name && !rows->given)
-        rows++;
-    return rows->name;
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].given)
+            return rows[i].name;
+    return NULL;
 }
+/* The same of rows {given, name}, ... */
+#define APP_FIRST_GIVEN(...)                              \
+    app_first_of((const struct app_given[]){__VA_ARGS__}, \
+                 sizeof((const struct app_given[]){__VA_ARGS__}) / sizeof(struct app_given))
 
 #endif

@@ -25,13 +25,9 @@ static int check_devices(const struct bench_args *args)
     if (!a->devices)
         return a->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                          : APP_OK;
-    const char *refused =
-        app_first_given((const struct app_given[]){{args->bridge, "--bridge"},
-                                                   {args->cpu_time, "--cpu-time"},
-                                                   {a->kv_tail > 0, "--kv-tail"},
-                                                   {strcmp(a->kv_rotate, "on") != 0, "--kv-rotate"},
-                                                   {a->plugins.n > 0, "--plugin"},
-                                                   {false, NULL}});
+    const char *refused = APP_FIRST_GIVEN(
+        {args->bridge, "--bridge"}, {args->cpu_time, "--cpu-time"}, {a->kv_tail > 0, "--kv-tail"},
+        {strcmp(a->kv_rotate, "on") != 0, "--kv-rotate"}, {a->plugins.n > 0, "--plugin"});
     return refused ? app_fail(APP_BAD_INPUT, "%s is for the CPU; leave out %s or --devices", refused, refused)
                    : APP_OK;
 }
@@ -113,23 +109,21 @@ static int new_sequence(struct bench *b, enum bench_engine e, const wnw_policy *
 
 static int open_devices(struct bench *b, int32_t n_ctx)
 {
-    int rc = app_devices_make(&b->devices, &b->args->app, b->model_path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_devices_make(&b->devices, &b->args->app, b->model_path));
     const int status = app_sequence_check_policy(b->policy, NULL);
     if (status != WNW_OK)
         return status == WNW_E_UNSUPPORTED ? app_fail(APP_BAD_INPUT, "%s", wnw_last_error())
                                            : app_fail_status(status);
-    rc = new_sequence(b, FULL, NULL, n_ctx);
-    return rc == APP_OK ? new_sequence(b, COMPRESSED, b->policy, n_ctx) : rc;
+    WNW_TRY(new_sequence(b, FULL, NULL, n_ctx));
+    return new_sequence(b, COMPRESSED, b->policy, n_ctx);
 }
 
 static int open_ours(struct bench *b, int32_t n_ctx)
 {
     if (b->args->app.devices)
         return open_devices(b, n_ctx);
-    const int rc = new_session(&b->full, b, NULL);
-    return rc == APP_OK ? new_session(&b->compressed, b, b->policy) : rc;
+    WNW_TRY(new_session(&b->full, b, NULL));
+    return new_session(&b->compressed, b, b->policy);
 }
 
 static int open_engines(struct bench *b)

@@ -23,13 +23,9 @@
 static int check_arguments(const struct cli_args *args)
 {
     const struct app_args *a = &args->app;
-    const char *given = app_first_given((const struct app_given[]){{a->documents.n > 0, "-f"},
-                                                                   {a->system, "--system"},
-                                                                   {a->chat, "--chat"},
-                                                                   {a->raw, "--raw"},
-                                                                   {a->special, "--special"},
-                                                                   {args->store, "--store"},
-                                                                   {true, cli_stored_option(a)}});
+    const char *given = APP_FIRST_GIVEN({a->documents.n > 0, "-f"}, {a->system, "--system"},
+                                        {a->chat, "--chat"}, {a->raw, "--raw"}, {a->special, "--special"},
+                                        {args->store, "--store"}, {true, cli_stored_option(a)});
     for (int i = 0; i < a->documents.n; i++)
         if (strcmp(a->documents.s[i], "-") == 0)
             return app_fail(APP_BAD_INPUT, "-f - would read the conversation as a document; name a file");

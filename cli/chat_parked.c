@@ -13,15 +13,11 @@ static int check(const struct cli_chat *c)
 {
     const struct cli_args *args = &c->args;
     const size_t n = args->resume ? strlen(args->resume) : 0;
-    const char *given = app_first_given(
-        (const struct app_given[]){{args->cache, "-c"},
-                                   {args->app.devices, "--devices"},
-                                   {args->store, "--store"},
-                                   {args->app.kv_tail != 0, "--kv-tail"},
-                                   {cli_chat_wants_endless(c), "--context endless"},
-                                   {n >= 4 && strcmp(args->resume + n - 4, ".wkv") == 0, "--resume FILE.wkv"},
-                                   {args->resume && args->app.documents.n > 0, "-f"},
-                                   {false, NULL}});
+    const char *given = APP_FIRST_GIVEN(
+        {args->cache, "-c"}, {args->app.devices, "--devices"}, {args->store, "--store"},
+        {args->app.kv_tail != 0, "--kv-tail"}, {cli_chat_wants_endless(c), "--context endless"},
+        {n >= 4 && strcmp(args->resume + n - 4, ".wkv") == 0, "--resume FILE.wkv"},
+        {args->resume && args->app.documents.n > 0, "-f"});
     return given ? app_fail(APP_BAD_INPUT, "--state keeps conversations as a server parks them; leave out %s",
                             given)
                  : APP_OK;

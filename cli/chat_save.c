@@ -2,6 +2,7 @@
 /* Conversations in files: a stored session whose note has the turns (decision 087), and a text to be read. */
 #include "cli/chat.h"
 
+#include "base/err.h"
 #include "cli/stored.h"
 
 #include <stdlib.h>
@@ -46,16 +47,15 @@ static int load_document(struct cli_chat *c)
 static int load_turns(struct cli_chat *c)
 {
     int32_t n;
-    int rc = cli_conversation_open(&c->conversation, &c->note, &n, c->st, c->args.cache);
-    if (rc == APP_OK)
-        rc = take_text(c, &c->conversation.layout, c->conversation.turns[0].document);
-    for (int32_t i = 0, n_unread = 0; rc == APP_OK && i < c->conversation.n; i++) {
+    WNW_TRY(cli_conversation_open(&c->conversation, &c->note, &n, c->st, c->args.cache));
+    WNW_TRY(take_text(c, &c->conversation.layout, c->conversation.turns[0].document));
+    for (int32_t i = 0, n_unread = 0; i < c->conversation.n; i++) {
         struct cli_turn *turn = &c->conversation.turns[i];
         const int32_t n_document = turn->document ? turn->n_context : 0;
         turn->n_before = i > 0 ? turn->n_past - n_unread : n_document;
         n_unread = turn->n_answer - turn->n_read;
     }
-    return rc == APP_OK ? cli_chat_take_stored(c, n) : rc;
+    return cli_chat_take_stored(c, n);
 }
 
 int cli_chat_load(struct cli_chat *c)

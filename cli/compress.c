@@ -9,6 +9,7 @@
 #include "app/names.h"
 #include "app/process.h"
 #include "app/values.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/on_devices.h"
@@ -83,23 +84,17 @@ static int read_on_devices(struct app_job *job, const struct cli_args *args)
 static int read_document(struct app_job *job, const struct cli_args *own)
 {
     const struct app_args *args = &own->app;
-    int rc = app_job_check(job, args);
-    if (rc == APP_OK)
-        rc = app_keep_check_blind(job->keep.policy);
-    if (rc == APP_OK)
-        rc = cli_on_devices_check(own);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_job_check(job, args));
+    WNW_TRY(app_keep_check_blind(job->keep.policy));
+    WNW_TRY(cli_on_devices_check(own));
     job->stores = true;
     app_job_date(job);
-    rc = app_job_open(job);
-    if (rc == APP_OK)
-        rc = app_job_prompt(job);
-    if (rc == APP_OK && args->devices)
+    WNW_TRY(app_job_open(job));
+    WNW_TRY(app_job_prompt(job));
+    if (args->devices)
         return read_on_devices(job, own);
-    if (rc == APP_OK)
-        rc = app_job_session(job);
-    return rc == APP_OK ? app_job_read_first(job, job->n_context) : rc;
+    WNW_TRY(app_job_session(job));
+    return app_job_read_first(job, job->n_context);
 }
 
 static int compress_new(const struct cli_args *args)
@@ -143,13 +138,9 @@ struct addition {
 static int check_addition(const struct app_args *a)
 {
     const char *size = app_keep_size_option(a);
-    const char *given = app_first_given((const struct app_given[]){{a->policy, "--policy"},
-                                                                   {size, size ? size : ""},
-                                                                   {a->system, "--system"},
-                                                                   {a->chat, "--chat"},
-                                                                   {a->raw, "--raw"},
-                                                                   {a->special, "--special"},
-                                                                   {true, cli_stored_option(a)}});
+    const char *given =
+        APP_FIRST_GIVEN({a->policy, "--policy"}, {size, size}, {a->system, "--system"}, {a->chat, "--chat"},
+                        {a->raw, "--raw"}, {a->special, "--special"}, {true, cli_stored_option(a)});
     if (!given)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,

@@ -46,8 +46,8 @@ static int write_slot(struct export *x, const char *path)
         return rc;
     const int32_t *tokens = wnw_stored_tokens(x->st, &n);
     int status = serve_slot_file_check(&x->slot.file, tokens, x->slot.state, &any);
-    status =
-        status == WNW_OK ? serve_slot_file_write(&bytes, path, &x->slot.file, tokens, x->slot.state) : status;
+    if (status == WNW_OK)
+        status = serve_slot_file_write(&bytes, path, &x->slot.file, tokens, x->slot.state);
     return status == WNW_OK ? APP_OK : app_fail_status(status);
 }
 

@@ -3,6 +3,7 @@
 
 #include "app/process.h"
 #include "app/profiles.h"
+#include "base/err.h"
 #include "winnow_bridge.h"
 
 #include <math.h>
@@ -108,14 +109,11 @@ int cli_on_devices_begin(struct cli_on_devices *d, struct app_job *job, const st
                          int64_t n_more)
 {
     job->on_devices = true;
-    int rc = app_devices_make(&d->devices, &args->app, job->model_path);
-    if (rc == APP_OK)
-        rc = app_job_prepare(job);
-    if (rc == APP_OK)
-        rc = check_policy(job);
-    if (rc == APP_OK)
-        rc = list_profiles(d, job);
-    return rc == APP_OK ? open_model(d, job, job->n_tokens + n_more, job->keep.policy) : rc;
+    WNW_TRY(app_devices_make(&d->devices, &args->app, job->model_path));
+    WNW_TRY(app_job_prepare(job));
+    WNW_TRY(check_policy(job));
+    WNW_TRY(list_profiles(d, job));
+    return open_model(d, job, job->n_tokens + n_more, job->keep.policy);
 }
 
 int cli_on_devices_read(struct cli_on_devices *d, struct app_job *job, int32_t from, int32_t to,

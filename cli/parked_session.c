@@ -74,7 +74,8 @@ static int read_slot(struct serve_slot_read *read, wnw_kv_type *type, const stru
     *read = (struct serve_slot_read){0};
     set_form(&form, p);
     int status = serve_park_folder_image(&image, &n, &p->folder, e->id);
-    status = status == WNW_OK ? serve_slot_file_unpack(read, image, n, &form) : status;
+    if (status == WNW_OK)
+        status = serve_slot_file_unpack(read, image, n, &form);
     free(image);
     if (status == WNW_E_FORMAT)
         return app_fail(APP_BAD_INPUT, "parked conversation %llu cannot be used: %s", id, wnw_last_error());
@@ -170,7 +171,8 @@ static bool can_follow(const struct cli_parked *p, const wnw_session_params *how
 {
     wnw_session *s = NULL;
     int status = wnw_session_new(&s, p->model, how);
-    status = status == WNW_OK ? wnw_session_begin(s, run) : status;
+    if (status == WNW_OK)
+        status = wnw_session_begin(s, run);
     if (status != WNW_OK)
         app_note("%s", wnw_last_error());
     wnw_session_free(s);

@@ -224,10 +224,9 @@ static int start(struct app_job *job, const struct app_args *args)
 {
     if (!args->devices)
         return app_job_start(job, args);
-    int rc = app_job_check(job, args);
-    if (rc == APP_OK)
-        rc = app_job_open(job);
-    return rc == APP_OK ? app_job_prompt(job) : rc;
+    WNW_TRY(app_job_check(job, args));
+    WNW_TRY(app_job_open(job));
+    return app_job_prompt(job);
 }
 
 int cli_plan(const struct app_args *args)

@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/job.h"
 #include "app/process.h"
+#include "base/err.h"
 #include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/on_devices.h"
@@ -23,11 +24,10 @@ static int read_prompt(struct app_job *job, struct cli_store_use *use)
 static int read_on_devices(struct app_job *job, struct cli_on_devices *d, const struct cli_args *args)
 {
     const int32_t n_first = app_job_n_compressed(job);
-    int rc = cli_on_devices_begin(d, job, args, args->app.n);
+    WNW_TRY(cli_on_devices_begin(d, job, args, args->app.n));
     job->start_ms = app_now_ms();
-    if (rc == APP_OK)
-        rc = cli_on_devices_read_first(d, job, n_first);
-    return rc == APP_OK ? cli_on_devices_read(d, job, n_first, job->n_tokens, NULL, NULL) : rc;
+    WNW_TRY(cli_on_devices_read_first(d, job, n_first));
+    return cli_on_devices_read(d, job, n_first, job->n_tokens, NULL, NULL);
 }
 
 /* From options to a session that is ready to read what is missing of the prompt. */

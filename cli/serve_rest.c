@@ -190,10 +190,9 @@ int cli_serve_rest_check_model(const struct cli_args *args, bool stored)
         option = getenv(changes_model_set[i]) ? changes_model_set[i] : NULL;
     if (!option || (!stored && !args->save && !args->state))
         return APP_OK;
-    return app_fail(
-        APP_BAD_INPUT, "%s changes the model, but %s belong to the unchanged model: leave one of them out",
-        option,
-        app_first_given((const struct app_given[]){{stored, "stored documents"},
-                                                   {args->save, "slots in files (--save)"},
-                                                   {true, "parked conversations in files (--state)"}}));
+    return app_fail(APP_BAD_INPUT,
+                    "%s changes the model, but %s belong to the unchanged model: leave one of them out",
+                    option,
+                    APP_FIRST_GIVEN({stored, "stored documents"}, {args->save, "slots in files (--save)"},
+                                    {true, "parked conversations in files (--state)"}));
 }

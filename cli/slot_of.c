@@ -126,8 +126,8 @@ int cli_slot_park(const struct cli_slot_place *to, const wnw_stored *st, const w
     if (rc == APP_OK) {
         about.key_len = strlen(about.key);
         int status = pack(&image, &n, &slot, st);
-        status =
-            status == WNW_OK ? serve_park_folder_write(&bytes, to->folder, to->id, &about, image, n) : status;
+        if (status == WNW_OK)
+            status = serve_park_folder_write(&bytes, to->folder, to->id, &about, image, n);
         rc = status == WNW_OK ? APP_OK : app_fail_status(status);
     }
     free(image);

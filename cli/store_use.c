@@ -34,11 +34,9 @@ int cli_store_use_check(const struct cli_args *args)
         return app_fail(
             APP_BAD_INPUT,
             "--store keeps documents as they are before a question; give one with -f and --context-only");
-    const char *refused = app_first_given((const struct app_given[]){{a->evict_every, "--evict-every"},
-                                                                     {a->mask_heads, "--mask-heads"},
-                                                                     {a->kv_peak > 0, "--kv-peak"},
-                                                                     {a->chunk_slack > 0, "--chunk-slack"},
-                                                                     {false, NULL}});
+    const char *refused =
+        APP_FIRST_GIVEN({a->evict_every, "--evict-every"}, {a->mask_heads, "--mask-heads"},
+                        {a->kv_peak > 0, "--kv-peak"}, {a->chunk_slack > 0, "--chunk-slack"});
     return refused ? app_fail(APP_BAD_INPUT, "--store does not go with %s", refused) : APP_OK;
 }
 

@@ -284,7 +284,8 @@ typedef struct wnw_protected {
     int32_t n_last;  /* most recent */
 } wnw_protected;
 
-/* Facts about a part. The first words name the kinds of part that may have a flag; others are refused. */
+/* Facts about a part that parts of several kinds or with several options share. The first words name the kinds of part that may have a
+ * flag; others are refused. A fact of one kind alone is a member of its descriptor. */
 enum {
     /* Any kind but positions: its scores or numbers belong to the end of a prompt, so that it works neither
      * by chunk nor while decoding. */
@@ -302,8 +303,6 @@ enum {
     /* Scorer: scores are attention probabilities or estimates of them, not negative. Selector: it uses scores
      * as attention probabilities, and goes only with such scorers. */
     WNW_FLAG_ATTENTION = 1u << 4,
-    /* Scorer: it keeps everything, regardless of the size. */
-    WNW_FLAG_KEEPS_ALL = 1u << 5,
     /* Scorer: where all heads keep the same number of entries they keep the same ones (UNIFORM: in all
      * layers; ONE_LIST: in a layer). Aggregation, ONE_LIST: every KV head gets the same score for the same
      * token. */
@@ -333,15 +332,6 @@ enum {
     /* Head budget: where no size is given its counts follow from its own rule. Every budget in its problem is
      * then the number of all entries, and no layer budget is asked. */
     WNW_FLAG_OWN_SIZE = 1u << 16,
-    /* Selector: it works on a scorer's blocks, with the same count in every head and layer. */
-    WNW_FLAG_BY_BLOCK = 1u << 17,
-    /* Positions: kept entries get the positions 0 .. n - 1 in their order. All heads of all layers must keep
-     * the same count. */
-    WNW_FLAG_REROTATES = 1u << 18,
-    /* Contents: it changes entries even where all entries stay. */
-    WNW_FLAG_REWRITES_ALL = 1u << 19,
-    /* Contents: a value to which others were added is divided by 1 + the sum of their weights. */
-    WNW_FLAG_AVERAGES = 1u << 20,
     /* Head budget with allocate_model: its counts follow from the sizes of the heads, their protected entries
      * and the profile, not from scores. It is called before any layer is scored, with p->score NULL, and so
      * works layer by layer. It does not gather. */
@@ -390,7 +380,7 @@ typedef struct wnw_blocks {
     int32_t sink, lag; /* >= 0; >= 1 */
 } wnw_blocks;
 
-/* Blocks that a scorer's scores belong to, and that a selector with WNW_FLAG_BY_BLOCK works on. */
+/* Blocks that a scorer's scores belong to, and that a selector may work on (by_block). */
 typedef struct wnw_block_rule {
     void (*of)(const void *opts, wnw_blocks *out);
     /* Changes opts so that the protected ones of n entries and one entry of every thinned block fit into n_keep.
@@ -554,12 +544,15 @@ typedef struct wnw_selector {
     /* Writes kept entries, ascending, to keep[n] and returns their number. It is n_keep, except for selectors
      * whose unit is not a single entry. Negative = an error status. */
     int32_t (*select)(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch);
+    bool by_block; /* it works on a scorer's blocks, with the same count in every head and layer */
 } wnw_selector;
 #define WNW_SELECTOR_INIT WNW_INIT(wnw_selector), .kind = WNW_PART_SELECTOR
 
-/* Position rule: kept entries -> their positions. It has no functions; its flags determine the positions. */
+/* Position rule: kept entries -> their positions. It has no functions. */
 typedef struct wnw_positions {
     wnw_part part;
+    /* Kept entries get the positions 0 .. n - 1 in their order. All heads of all layers must keep the same count. */
+    bool rerotates;
 } wnw_positions;
 #define WNW_POSITIONS_INIT WNW_INIT(wnw_positions), .kind = WNW_PART_POSITIONS
 
@@ -587,13 +580,14 @@ typedef struct wnw_contents {
      * that goes, and returns their number. `from` and `to` are entries, not positions. NULL = no merges. */
     int32_t (*merge)(const void *opts, const wnw_contents_problem *p, wnw_merge *out, float *scratch);
     /* Writes the key channels that become 0 in all but the last *n_spared entries to out[n_embd_head],
-     * ascending, and returns their number. NULL = none. */
+     * ascending, and returns their number; also where all entries stay. NULL = none. */
     int32_t (*prune)(const void *opts, const wnw_contents_problem *p, int32_t *out, int32_t *n_spared,
                      float *scratch);
     /* Writes new biases and values of the entries that stay. bias[n_keep]: what attention adds to their logits from
      * now on, in place of obs->bias. values[n_keep][d]: what replaces their values. Before the call both hold the
      * present ones. Returns a set of WNW_FIT_, or an error status. NULL = neither. */
     int (*fit)(const void *opts, const wnw_contents_problem *p, float *bias, float *values, float *scratch);
+    bool averages; /* a value to which others were added is divided by 1 + the sum of their weights */
 } wnw_contents;
 /* What `fit` has written. */
 enum { WNW_FIT_BIAS = 1, WNW_FIT_VALUES = 2 };

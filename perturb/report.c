@@ -208,11 +208,8 @@ static int write_forms(const struct folder *f, const struct eval_args *args, con
 
 static int check_options(const struct eval_args *a)
 {
-    const char *const other = app_first_given((const struct app_given[]){{a->compare, "compare"},
-                                                                         {a->fail_if, "fail-if"},
-                                                                         {a->niah_score, "niah-score"},
-                                                                         {a->no_gate, "no-gate"},
-                                                                         {false, NULL}});
+    const char *const other = APP_FIRST_GIVEN({a->compare, "compare"}, {a->fail_if, "fail-if"},
+                                              {a->niah_score, "niah-score"}, {a->no_gate, "no-gate"});
     return other ? app_fail(APP_BAD_INPUT, "a perturbation study asks no questions; leave out --%s", other)
                  : APP_OK;
 }

@@ -7,7 +7,7 @@ make_kinds_text.py FOLDER [OUT]
 FOLDER holds r-cran-janeaustenr of Debian 12, as for make_calibration_text.py.
 
 dialogue.txt   what people say to each other in a novel (Jane Austen, Emma, 1815; public domain);
-code.txt       the beginnings of some of this project's own files, in C, Python and shell, as they are now;
+code.txt       the beginnings of some of this project's own files, in C, Python and shell, as they are when this runs;
 records.txt    made up: tables, lists, JSON, INI and log lines of things that do not exist, always the same ones.
 
 No text that evaluates has anything from them.

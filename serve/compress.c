@@ -142,7 +142,8 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
                  ? serve_choose_rule(&chosen, w, seq, q->n - n_shared, w->sample[seq] != NULL)
                  : WNW_OK;
     const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
-    rc = rc == WNW_OK ? compress_by(w, seq, &rest, rule) : rc;
+    if (rc == WNW_OK)
+        rc = compress_by(w, seq, &rest, rule);
     s->n_new = 0;
     if (rc != WNW_OK) {
         fprintf(stderr, "winnow: slot %d is not compressed: %s\n", (int)seq, wnw_last_error());

@@ -124,7 +124,8 @@ static int read_profiles(struct serve_config *config, const char *list)
         rc = config->profile ? wnw_profile_add_file(config->profile, path)
                              : wnw_profile_open(&config->profile, path);
         wnw_free(path);
-        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
+        if (rc == WNW_OK)
+            rc = wnw_profile_next(&path, &list);
     }
     return rc;
 }
@@ -175,7 +176,8 @@ static void take_recipe(struct serve_config *config, const char *recipe)
     wnw_policy *policy = NULL;
     int rc = serve_keep_rule_set(&config->keep_rule, recipe, &policy);
     rc = rc == WNW_OK && policy ? serve_check_policy(policy) : rc;
-    rc = rc == WNW_OK ? serve_automatic_settle(&config->keep_rule) : rc;
+    if (rc == WNW_OK)
+        rc = serve_automatic_settle(&config->keep_rule);
     if (rc != WNW_OK)
         refuse_status(rc);
     wnw_policy_free(policy);

@@ -88,7 +88,8 @@ int serve_park_file_write(size_t *bytes, const char *path, const struct serve_pa
     int rc = wnw__whole_file_open(&f, path);
     if (rc == WNW_OK && fchmod(f.fd, S_IRUSR | S_IWUSR) != 0) /* it has what somebody wrote */
         rc = wnw__fail(WNW_E_IO, "cannot keep '%.200s' from others", path);
-    rc = rc == WNW_OK ? write_all(&f, &h, about->key, image) : rc;
+    if (rc == WNW_OK)
+        rc = write_all(&f, &h, about->key, image);
     wnw__whole_file_abort(&f);
     *bytes = rc == WNW_OK ? sizeof h + about->key_len + n : 0;
     return rc;
@@ -146,7 +147,8 @@ int serve_park_file_look(struct serve_park_about *about, const char *path, const
     WNW_TRY(wnw__open_file(&fd, &size, "parked prompt", path));
     int rc = read_head(&h, &key, fd, (uint64_t)size);
     close(fd);
-    rc = rc == WNW_OK ? take_about(about, &h, fingerprint) : rc;
+    if (rc == WNW_OK)
+        rc = take_about(about, &h, fingerprint);
     if (rc == WNW_OK)
         about->key = key;
     else
@@ -167,7 +169,8 @@ int serve_park_file_image(uint8_t **image, size_t *n, const char *path)
     int rc = read_head(&h, &key, fd, (uint64_t)size);
     if (rc == WNW_OK && !(*image = malloc(h.image_bytes + 1)))
         rc = wnw__fail(WNW_E_NOMEM, "no memory for a slot of %llu bytes", (unsigned long long)h.image_bytes);
-    rc = rc == WNW_OK ? wnw__read_at(fd, *image, h.image_bytes, sizeof h + h.key_len) : rc;
+    if (rc == WNW_OK)
+        rc = wnw__read_at(fd, *image, h.image_bytes, sizeof h + h.key_len);
     if (rc == WNW_OK && XXH3_64bits(*image, h.image_bytes) != h.image_sum)
         rc = damaged();
     close(fd);

@@ -188,7 +188,8 @@ int serve_park_folder_open(struct serve_park_folder *f, const char *path, const 
     *f = (struct serve_park_folder){.path = strdup(path), .lock = -1};
     snprintf(f->fingerprint, sizeof f->fingerprint, "%s", fingerprint);
     int rc = f->path ? take_lock(f, path) : wnw__fail(WNW_E_NOMEM, "no memory for a folder");
-    rc = rc == WNW_OK ? list_files(&list, f) : rc;
+    if (rc == WNW_OK)
+        rc = list_files(&list, f);
     for (size_t i = 0; rc == WNW_OK && i < list.n; i++)
         rc = look_at(f, &list.of[i], &counts, take, user);
     if (rc == WNW_OK && list.n > 0)

@@ -17,7 +17,8 @@ int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int
     facts.phase = keep_rule->chunk > 0 ? WNW_PHASE_CHUNK : WNW_PHASE_END;
     facts.queries_unknown = serve_watched_shares_caches(w);
     int rc = wnw_automatic_choose(&recipe, &of, n, w->slot_cache[seq].restored || w->slot_cache[seq].unnoted);
-    rc = rc == WNW_OK ? serve_keep_rule_set(&out->keep_rule, recipe, &out->policy) : rc;
+    if (rc == WNW_OK)
+        rc = serve_keep_rule_set(&out->keep_rule, recipe, &out->policy);
     wnw_free(recipe);
     return rc;
 }

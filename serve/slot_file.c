@@ -178,9 +178,12 @@ int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_fil
         return wnw__fail(WNW_E_NOMEM, "no memory to write '%.200s'", path);
     w->f.fd = -1;
     int rc = new_sum(&w->sum);
-    rc = rc == WNW_OK ? wnw__whole_file_open(&w->f, path) : rc;
-    rc = rc == WNW_OK ? write_all(w, file, notes, state, NULL) : rc;
-    rc = rc == WNW_OK ? wnw__whole_file_commit(&w->f) : rc;
+    if (rc == WNW_OK)
+        rc = wnw__whole_file_open(&w->f, path);
+    if (rc == WNW_OK)
+        rc = write_all(w, file, notes, state, NULL);
+    if (rc == WNW_OK)
+        rc = wnw__whole_file_commit(&w->f);
     wnw__whole_file_abort(&w->f);
     XXH3_freeState(w->sum);
     free(w);
@@ -197,7 +200,8 @@ int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_read *slo
         return wnw__fail(WNW_E_NOMEM, "no memory to pack a slot");
     w->in_memory = true;
     int rc = new_sum(&w->sum);
-    rc = rc == WNW_OK ? write_all(w, &slot->file, slot->notes, slot->state, slot->borders) : rc;
+    if (rc == WNW_OK)
+        rc = write_all(w, &slot->file, slot->notes, slot->state, slot->borders);
     if (rc == WNW_OK) {
         uint8_t *fitting = realloc(w->packed, w->n_packed);
         *bytes = fitting ? fitting : w->packed;
@@ -375,10 +379,14 @@ static int read_rest(struct serve_slot_read *x, FILE *f)
                  ? WNW_OK
                  : wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
                              (unsigned long long)x->file.state_bytes);
-    rc = rc == WNW_OK ? new_sum(&sum) : rc;
-    rc = rc == WNW_OK ? read_summed(f, sum, x->notes, note_bytes(&x->file)) : rc;
-    rc = rc == WNW_OK ? read_parts(f, sum, x->state, x->file.state_bytes) : rc;
-    rc = rc == WNW_OK ? read_summed(f, sum, x->borders, x->file.border_bytes) : rc;
+    if (rc == WNW_OK)
+        rc = new_sum(&sum);
+    if (rc == WNW_OK)
+        rc = read_summed(f, sum, x->notes, note_bytes(&x->file));
+    if (rc == WNW_OK)
+        rc = read_parts(f, sum, x->state, x->file.state_bytes);
+    if (rc == WNW_OK)
+        rc = read_summed(f, sum, x->borders, x->file.border_bytes);
     if (rc == WNW_OK && sum_of(sum, &x->file) != x->file.sum)
         rc = wnw__fail(WNW_E_FORMAT, "%s", damaged);
     XXH3_freeState(sum);
@@ -389,9 +397,12 @@ static int read_rest(struct serve_slot_read *x, FILE *f)
 static int read_all(struct serve_slot_read *out, FILE *f, int64_t size, const struct serve_slot_form *form)
 {
     int rc = read_header(&out->file, f);
-    rc = rc == WNW_OK ? check_header(&out->file, (uint64_t)size, form) : rc;
-    rc = rc == WNW_OK ? read_rest(out, f) : rc;
-    rc = rc == WNW_OK ? serve_slot_file_check(&out->file, out->notes, out->state, form) : rc;
+    if (rc == WNW_OK)
+        rc = check_header(&out->file, (uint64_t)size, form);
+    if (rc == WNW_OK)
+        rc = read_rest(out, f);
+    if (rc == WNW_OK)
+        rc = serve_slot_file_check(&out->file, out->notes, out->state, form);
     fclose(f);
     out->bytes = (size_t)size;
     if (rc != WNW_OK)

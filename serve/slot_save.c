@@ -173,7 +173,8 @@ size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_
     size_t bytes = 0;
     int32_t n_tokens;
     int rc = take_slot(&x, &n_tokens, w, seq, notes, n_notes);
-    rc = rc == WNW_OK ? serve_slot_file_write(&bytes, path, &x.file, x.notes, x.state) : rc;
+    if (rc == WNW_OK)
+        rc = serve_slot_file_write(&bytes, path, &x.file, x.notes, x.state);
     if (rc != WNW_OK)
         fprintf(stderr, "winnow: slot %d cannot be saved: %s\n", (int)seq, wnw_last_error());
     serve_slot_read_clear(&x);

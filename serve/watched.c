@@ -447,7 +447,8 @@ void serve_watched_observe(struct serve_watched *w)
     }
     w->observed = needs;
     int rc = observe(w, &w->least);
-    rc = rc == WNW_OK ? observe_parked(w) : rc;
+    if (rc == WNW_OK)
+        rc = observe_parked(w);
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         rc = rc == WNW_OK && asks(w, seq) ? observe(w, &w->rule[seq].keep_rule) : rc;
         if (rc != WNW_OK)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # The tests with label `kernels` once more for every other family of kernels that this CPU can play (decision 049), as
-# NAME.FAMILY with label kernels_FAMILY. Nothing is compiled twice: an executable is linked again, and empty objects in
-# place of the kernels that the family lacks come before the library's.
+# NAME.FAMILY with label kernels_FAMILY, and with the rounding of another CPU (src/kernel/noise.h), as NAME.noise with label
+# kernels_noise. Nothing is compiled twice but the files that differ: an executable is linked again, and their objects come before
+# the library's. Those of kernels that a family lacks are empty.
 
 # The most that this CPU runs of the kernels that are built: up to the last family that it has a feature of.
 set(features "")
@@ -25,9 +26,18 @@ list(REVERSE played)
 set(WNW_TESTED_KERNELS ${most} ${played} CACHE INTERNAL "families of kernels that tests run with")
 message(STATUS "kernels in tests: ${most}, and once more where tests depend on them: ${played}")
 
-# Tests in the folder of the family, where a program finds what comes along as it does in the build folder.
+# wnw_kernel_objects(FAMILY SOURCES...): what is linked before the library. The flags of kernels belong to the folder above; here such files become empty.
+function(wnw_kernel_objects family)
+  add_library(kernels_of_${family} OBJECT ${ARGN})
+  target_include_directories(kernels_of_${family} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(kernels_of_${family} SYSTEM PRIVATE ${LLAMA_INCLUDE_DIR})
+  target_link_libraries(kernels_of_${family} PRIVATE llama ggml::all wnw_flags)
+  target_compile_options(kernels_of_${family} PRIVATE $<$<CONFIG:Release>:-O3>)
+endfunction()
+
+# A program in the folder of the family, where it finds what comes along as it does in the build folder.
 function(wnw_family_program program name family)
-  add_executable(${program}.${family} $<TARGET_OBJECTS:${program}> $<TARGET_OBJECTS:kernels_beyond_${family}>)
+  add_executable(${program}.${family} $<TARGET_OBJECTS:${program}> $<TARGET_OBJECTS:kernels_of_${family}>)
   foreach(property LINK_LIBRARIES LINK_OPTIONS)
     get_target_property(value ${program} ${property})
     if(value)
@@ -38,6 +48,44 @@ function(wnw_family_program program name family)
     LINKER_LANGUAGE CXX OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/kernels/${family})
 endfunction()
 
+# wnw_family_tests(FAMILY TESTS...): tests, and the command if there are scripts among them.
+function(wnw_family_tests family)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/kernels/${family})
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/share ${CMAKE_BINARY_DIR}/kernels/${family}/share SYMBOLIC)
+  foreach(name IN LISTS ARGN)
+    if(TARGET ${name})
+      wnw_family_program(${name} ${name} ${family})
+      add_test(NAME ${name}.${family} COMMAND ${name}.${family} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    else()
+      if(NOT TARGET winnow.${family})
+        wnw_family_program(winnow winnow ${family})
+      endif()
+      string(REGEX REPLACE "^cli_" "" script ${name})
+      add_test(NAME ${name}.${family} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli/${script}.sh
+               WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+      set_tests_properties(${name}.${family} PROPERTIES ENVIRONMENT "WINNOW=$<TARGET_FILE:winnow.${family}>")
+    endif()
+    set_tests_properties(${name}.${family} PROPERTIES LABELS kernels_${family} SKIP_RETURN_CODE 77)
+  endforeach()
+endfunction()
+
+# ---- Kernels of other CPUs ----
+# Runs of the same kernels over the same numbers are the same with any kernels that threads and batches change no bit of, which
+# unit_attend and unit_columns show of every family. Scripts compare texts, which noise changes sooner than another family.
+string(REGEX MATCH "\n## The same bits\n.*and these tests of other files" same_bits "${bounds}")
+string(REGEX MATCHALL "`[a-z_]+`" same_bits "${same_bits}")
+string(REPLACE "`" "" same_bits "${same_bits}")
+set(family_tests ${wnw_kernel_tests})
+list(FILTER family_tests EXCLUDE REGEX "^cli_")
+list(REMOVE_ITEM family_tests ${same_bits})
+# Tests whose subject is what kernels compute run with every family. Any other runs with one, in turn: kernels reach it through what
+# these test. ALL asks for every family.
+set(of_kernels ${family_tests})
+list(FILTER of_kernels INCLUDE REGEX "^unit_|^model_(attention|batch|compact|observe|parity|projnorm|second_pass|tail|trace|bridge_(foreign_families|fuse|logits|products))$")
+list(REMOVE_ITEM family_tests ${of_kernels})
+list(LENGTH played n_played)
+
+set(nth 0)
 foreach(family IN LISTS played)
   wnw_endings_of(${family} endings)
   set(left_out "")
@@ -46,31 +94,28 @@ foreach(family IN LISTS played)
       list(APPEND left_out ${source})
     endif()
   endforeach()
-  # The flags of kernels belong to the folder above; here the files become empty.
-  add_library(kernels_beyond_${family} OBJECT ${left_out})
-  target_include_directories(kernels_beyond_${family} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  target_include_directories(kernels_beyond_${family} SYSTEM PRIVATE ${LLAMA_INCLUDE_DIR})
-  target_link_libraries(kernels_beyond_${family} PRIVATE llama ggml::all wnw_flags)
-
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/kernels/${family})
-  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/share ${CMAKE_BINARY_DIR}/kernels/${family}/share SYMBOLIC)
-  wnw_family_program(winnow winnow ${family})
-  foreach(name IN LISTS wnw_kernel_tests)
-    if(family STREQUAL "none" AND name IN_LIST not_scalar)
-      continue()
+  wnw_kernel_objects(${family} ${left_out})
+  set(tests ${of_kernels})
+  set(at 0)
+  foreach(name IN LISTS family_tests)
+    math(EXPR turn "${at} % ${n_played}")
+    if(turn EQUAL nth OR WNW_TEST_KERNELS STREQUAL "ALL")
+      list(APPEND tests ${name})
     endif()
-    if(TARGET ${name})
-      wnw_family_program(${name} ${name} ${family})
-      add_test(NAME ${name}.${family} COMMAND ${name}.${family} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    else()
-      string(REGEX REPLACE "^cli_" "" script ${name})
-      add_test(NAME ${name}.${family} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli/${script}.sh
-               WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-      set_tests_properties(${name}.${family} PROPERTIES ENVIRONMENT "WINNOW=$<TARGET_FILE:winnow.${family}>")
-    endif()
-    set_tests_properties(${name}.${family} PROPERTIES LABELS kernels_${family} SKIP_RETURN_CODE 77)
-    # What kernels do not change was tested with the best ones: how threads share ggml's graphs, and graphs that are libllama's
-    # but for attention of a form that others have, too (decision 110).
-    set_property(TEST ${name}.${family} APPEND PROPERTY ENVIRONMENT OMP_THREAD_LIMIT=1 WNW_OTHER_KERNELS=1)
+    math(EXPR at "${at} + 1")
   endforeach()
+  math(EXPR nth "${nth} + 1")
+  wnw_family_tests(${family} ${tests})
+  # What kernels do not change was tested with the best ones: how threads share ggml's graphs, and graphs that are libllama's
+  # but for attention of a form that others have, too (decision 110).
+  list(TRANSFORM tests APPEND .${family})
+  set_property(TEST ${tests} APPEND PROPERTY ENVIRONMENT OMP_THREAD_LIMIT=1 WNW_OTHER_KERNELS=1)
 endforeach()
+
+# ---- The rounding of another CPU ----
+set(noisy kernel/noise.c kernel/kernel.c kernel/matmul.c attend/attend_tile.c attend/attend_decode.c attend/attend_cells.c
+  attend/attend_columns.c observe/columns.c observe/window_attend.c observe/projnorm.c)
+list(TRANSFORM noisy PREPEND ${PROJECT_SOURCE_DIR}/src/)
+wnw_kernel_objects(noise ${noisy} lib/rounding.c)
+target_compile_definitions(kernels_of_noise PRIVATE WNW_TEST_NOISE=1)
+wnw_family_tests(noise ${wnw_kernel_tests})

@@ -38,23 +38,17 @@ int eval_devices_check(const struct eval_args *args, const struct eval_configs *
 {
     const struct app_args *a = &args->app;
     const char *refused =
-        app_first_given((const struct app_given[]){{args->store, "--store"},
-                                                   {args->time_budget, "--time-budget"},
-                                                   {a->plugins.n > 0, "--plugin"},
-                                                   {eval_recompresses(args), "--recompress"},
-                                                   {false, NULL}});
+        APP_FIRST_GIVEN({args->store, "--store"}, {args->time_budget, "--time-budget"},
+                        {a->plugins.n > 0, "--plugin"}, {eval_recompresses(args), "--recompress"});
     if (!a->devices)
         return a->layers ? app_fail(APP_BAD_INPUT, "--layers shares layers out among --devices: name them")
                          : APP_OK;
     for (int32_t i = 0; !refused && i < c->n; i++) {
         const struct eval_config *one = &c->items[i];
-        refused = app_first_given((const struct app_given[]){
-            {one->phase != WNW_PHASE_END, "--evict"},
-            {one->every > 0, "--evict-every"},
-            {one->mask, "--mask-heads"},
-            {one->plans, "plan:DIR"},
-            {one->kv.tail > 0 || one->kv.unrotated, "tails and :unrotated of --kv-types"},
-            {false, NULL}});
+        refused =
+            APP_FIRST_GIVEN({one->phase != WNW_PHASE_END, "--evict"}, {one->every > 0, "--evict-every"},
+                            {one->mask, "--mask-heads"}, {one->plans, "plan:DIR"},
+                            {one->kv.tail > 0 || one->kv.unrotated, "tails and :unrotated of --kv-types"});
     }
     return refused ? app_fail(APP_BAD_INPUT, "%s is for sessions on the CPU; leave out %s or --devices",
                               refused, refused)
@@ -94,10 +88,9 @@ int eval_devices_open(struct eval_devices **out, const struct eval_setup *s, con
         return eval_no_memory("devices");
     *out = d;
     d->setup = s;
-    int rc = app_devices_make(&d->devices, &s->args->app, s->model_path);
-    if (rc == APP_OK)
-        rc = check_policies(c);
-    return rc == APP_OK ? list_profiles(d, s) : rc;
+    WNW_TRY(app_devices_make(&d->devices, &s->args->app, s->model_path));
+    WNW_TRY(check_policies(c));
+    return list_profiles(d, s);
 }
 
 void eval_devices_close(struct eval_devices *d)
@@ -220,16 +213,15 @@ static int generate(struct speaker *sp, const struct eval_runtime *m, const stru
                     int32_t turn, int32_t n_least)
 {
     bool open = true;
-    int rc = eval_take_token(sp->a, &open, m, s, turn, n_least, sp->predicts);
-    while (rc == APP_OK && open) {
+    WNW_TRY(eval_take_token(sp->a, &open, m, s, turn, n_least, sp->predicts));
+    while (open) {
         const bool counts = !sp->a->stop;
         const double start = app_now_ms();
-        rc = eval_status_code(app_sequence_read(sp->s, &sp->a->ids[sp->a->n - 1], 1, NULL, NULL));
+        WNW_TRY(eval_status_code(app_sequence_read(sp->s, &sp->a->ids[sp->a->n - 1], 1, NULL, NULL)));
         sp->a->decode_ms += counts ? app_now_ms() - start : 0;
-        if (rc == APP_OK)
-            rc = eval_take_token(sp->a, &open, m, s, turn, n_least, app_sequence_logits(sp->s));
+        WNW_TRY(eval_take_token(sp->a, &open, m, s, turn, n_least, app_sequence_logits(sp->s)));
     }
-    return rc == APP_OK ? take_back(sp) : rc;
+    return take_back(sp);
 }
 
 /* Feeds tokens after the question, and takes them back. */

@@ -99,7 +99,6 @@ WNW_FLAG_MATCHES_HEADS = 2
 WNW_FLAG_MATCHES_LAYERS = 4
 WNW_FLAG_QUERY_HEADS = 8
 WNW_FLAG_ATTENTION = 16
-WNW_FLAG_KEEPS_ALL = 32
 WNW_FLAG_UNIFORM = 64
 WNW_FLAG_ONE_LIST = 128
 WNW_FLAG_SHRINKS = 256
@@ -111,10 +110,6 @@ WNW_FLAG_PROTECTED_APART = 8192
 WNW_FLAG_COMPETES = 16384
 WNW_FLAG_SLIDES = 32768
 WNW_FLAG_OWN_SIZE = 65536
-WNW_FLAG_BY_BLOCK = 131072
-WNW_FLAG_REROTATES = 262144
-WNW_FLAG_REWRITES_ALL = 524288
-WNW_FLAG_AVERAGES = 1048576
 WNW_FLAG_BLIND = 2097152
 WNW_FLAG_SECOND_LOOK = 4194304
 WNW_ROUND_EXACT = 0
@@ -916,10 +911,12 @@ wnw_selector._fields_ = [
     ("recursive", POINTER(wnw_recursive)),
     ("scratch", CFUNCTYPE(c_size_t, c_void_p, c_int32)),
     ("select", CFUNCTYPE(c_int32, c_void_p, POINTER(wnw_select_problem), POINTER(c_int32), POINTER(c_float))),
+    ("by_block", c_bool),
 ]
 
 wnw_positions._fields_ = [
     ("part", wnw_part),
+    ("rerotates", c_bool),
 ]
 
 wnw_merge._fields_ = [
@@ -943,6 +940,7 @@ wnw_contents._fields_ = [
     ("merge", CFUNCTYPE(c_int32, c_void_p, POINTER(wnw_contents_problem), POINTER(wnw_merge), POINTER(c_float))),
     ("prune", CFUNCTYPE(c_int32, c_void_p, POINTER(wnw_contents_problem), POINTER(c_int32), POINTER(c_int32), POINTER(c_float))),
     ("fit", CFUNCTYPE(c_int, c_void_p, POINTER(wnw_contents_problem), POINTER(c_float), POINTER(c_float), POINTER(c_float))),
+    ("averages", c_bool),
 ]
 
 wnw_run_more._fields_ = [

@@ -17,7 +17,7 @@
 /* bf16 has 8 bits of precision, so that rounding to it changes a number by up to 2^-9 of it. */
 #define SIZE 0x1p-9f
 
-/* The seed of the build, or that of the environment. */
+/* The seed that this was compiled with, or that of the environment. */
 static uint64_t seed(void)
 {
     const char *text = getenv("WNW_TEST_NOISE");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rounding of another CPU, for tests. A build with -DWNW_TEST_NOISE=SEED changes every result of a product or an attention
- * by a pseudo-random relative error of bf16's size; any other build has nothing of it. The error depends on the seed, on
+ * Rounding of another CPU, for tests. Files compiled with -DWNW_TEST_NOISE=SEED change every result of a product or an attention
+ * by a pseudo-random relative error of bf16's size (tests/kernels.cmake). No other program has anything of it. The error depends on the seed, on
  * the place (what computes, and the index of the element in its row) and on the bits of the result. So a computation that is
  * repeated, by any number of threads and in any batch, has the same result; results of two that differ in the last bit alone
  * are bf16's error from each other.

@@ -146,8 +146,7 @@ static int hold_kept(struct wnw__draft *draft)
 {
     struct wnw__draft_kept *kept = &draft->kept;
     const size_t row = (size_t)draft->cache.row + 1;
-    const bool writes = wnw__contents_works(draft->contents),
-               averages = wnw__policy_has(draft->policy, WNW_PART_CONTENTS, WNW_FLAG_AVERAGES);
+    const bool writes = wnw__contents_works(draft->contents), averages = draft->contents->averages;
     if (draft->size.rule == WNW_SIZE_RULE_ALL && !writes)
         return WNW_OK;
     kept->keep = calloc((size_t)draft->src->shape.n_head_kv * row, sizeof *kept->keep);

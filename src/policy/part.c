@@ -30,8 +30,8 @@ static const struct {
     bool gathers;
 } kinds[WNW_N_PART_KINDS] = {
     [WNW_PART_SCORER] = {"scorer", sizeof(wnw_scorer),
-                         FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_KEEPS_ALL |
-                             WNW_FLAG_UNIFORM | WNW_FLAG_ONE_LIST | WNW_FLAG_SHRINKS | WNW_FLAG_COUNTS_AGE |
+                         FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_UNIFORM |
+                             WNW_FLAG_ONE_LIST | WNW_FLAG_SHRINKS | WNW_FLAG_COUNTS_AGE |
                              WNW_FLAG_WINDOW_BY_HEAD | WNW_FLAG_SECOND_LOOK,
                          true},
     [WNW_PART_AGGREGATION] = {"head aggregation", sizeof(wnw_aggregation),
@@ -44,10 +44,9 @@ static const struct {
                                   WNW_FLAG_OWN_SIZE | WNW_FLAG_BLIND | WNW_FLAG_SECOND_LOOK,
                               true},
     [WNW_PART_SELECTOR] = {"selector", sizeof(wnw_selector),
-                           FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_BY_BLOCK, true},
-    [WNW_PART_POSITIONS] = {"position rule", sizeof(wnw_positions), WNW_FLAG_REROTATES, false},
-    [WNW_PART_CONTENTS] = {"content rule", sizeof(wnw_contents),
-                           FLAGS_ANY | WNW_FLAG_REWRITES_ALL | WNW_FLAG_AVERAGES, false},
+                           FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, true},
+    [WNW_PART_POSITIONS] = {"position rule", sizeof(wnw_positions), 0, false},
+    [WNW_PART_CONTENTS] = {"content rule", sizeof(wnw_contents), FLAGS_ANY, false},
 };
 
 const wnw_part *wnw__part_get(int32_t i)

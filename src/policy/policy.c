@@ -4,6 +4,7 @@
 #include "policy/policy.h"
 
 #include "base/err.h"
+#include "policy/parts.h"
 #include "winnow_calibrate.h"
 
 #include <stdio.h>
@@ -125,7 +126,7 @@ wnw_protected wnw__policy_keep_with(const wnw_policy *p, const void *scorer_opts
 
 bool wnw_policy_rerotates(const wnw_policy *p)
 {
-    return p && wnw__policy_has(p, WNW_PART_POSITIONS, WNW_FLAG_REROTATES);
+    return p && p->part[WNW_PART_POSITIONS].positions.rerotates;
 }
 
 bool wnw__policy_sees_all_layers(const wnw_policy *p)
@@ -261,12 +262,12 @@ void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)
 
 bool wnw__policy_keeps_all(const wnw_policy *p)
 {
-    return p && wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_KEEPS_ALL);
+    return p && wnw__scorer_of(p)->score == wnw__scorer_full.score;
 }
 
 bool wnw__policy_rewrites_all(const wnw_policy *p)
 {
-    return p && wnw__policy_has(p, WNW_PART_CONTENTS, WNW_FLAG_REWRITES_ALL);
+    return p && wnw__contents_of(p)->prune;
 }
 
 bool wnw_policy_is_full(const wnw_policy *p)

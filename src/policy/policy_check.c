@@ -70,7 +70,7 @@ static int check_selector(const wnw_policy *p)
             "%s+%s cannot be combined with selector %s as its options are: it looks at every query "
             "head of a group, such as snapkv+group_mean has them",
             wnw__policy_name(p), wnw__aggregation_of(p)->part.name, name);
-    if (!wnw__policy_has(p, WNW_PART_SELECTOR, WNW_FLAG_BY_BLOCK))
+    if (!wnw__selector_of(p)->by_block)
         return WNW_OK;
     if (!wnw__scorer_of(p)->blocks)
         return wnw__fail(

@@ -49,6 +49,6 @@ const wnw_positions wnw__positions_rerotate = {
              "(`--evict-every 1`) collects that a thousand times in a thousand tokens; every 64 tokens is "
              "the "
              "better "
-             "bargain.\n\n`O(H_kv n d)` per layer and eviction.",
-         .flags = WNW_FLAG_REROTATES},
+             "bargain.\n\n`O(H_kv n d)` per layer and eviction."},
+    .rerotates = true,
 };

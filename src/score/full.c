@@ -20,6 +20,6 @@ static int score(const void *opts, const wnw_observation *obs, float *score, flo
 const wnw_scorer wnw__scorer_full = {
     .part = {WNW_SCORER_INIT, .name = "full", .about = "Keeps every entry: the uncompressed cache.",
              .details = "Every score is 0 and everything is protected: nothing goes, regardless of the size.",
-             .flags = WNW_FLAG_KEEPS_ALL | WNW_FLAG_UNIFORM, .keep = keep},
+             .flags = WNW_FLAG_UNIFORM, .keep = keep},
     .score = score,
 };

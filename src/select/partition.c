@@ -110,7 +110,8 @@ const wnw_selector wnw__selector_partition = {
                  "turn adds, and a ratio R the `k = floor((1 - R) L)` of a block that decoding completes. A "
                  "full budget "
                  "grows by one entry for each further block.",
-             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_BY_BLOCK},
+             .options = options, .options_size = sizeof(struct opts)},
     .recursive = &recursive,
     .select = select_entries,
+    .by_block = true,
 };

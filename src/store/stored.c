@@ -127,7 +127,8 @@ int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
     wnw_session *s;
     WNW_TRY(wnw_session_new_on(&s, e, &how));
     int rc = fill_session(s, st, own.room > 0 ? own.room : ROOM, own.copied);
-    rc = rc == WNW_OK ? wnw__wkv_unchanged(st) : rc; /* nor while it was read */
+    if (rc == WNW_OK) /* nor while it was read */
+        rc = wnw__wkv_unchanged(st);
     if (rc != WNW_OK) {
         wnw_session_free(s);
         return rc;

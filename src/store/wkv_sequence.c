@@ -208,7 +208,8 @@ int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
     int rc = put_cache(&at, st, false);
     if (rc == WNW_OK && count_layers(st, true) > 0)
         rc = put_cache(&at, st, true);
-    rc = rc == WNW_OK ? wnw__wkv_unchanged(st) : rc; /* nor while it was read */
+    if (rc == WNW_OK) /* nor while it was read */
+        rc = wnw__wkv_unchanged(st);
     if (rc != WNW_OK) {
         free(*bytes);
         *bytes = NULL;

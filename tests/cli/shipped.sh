@@ -17,6 +17,19 @@ for folder in map(pathlib.Path, sys.argv[1:]):
     prints = {json.load(open(f))["model"]["fingerprint"] for f in folder.glob("*.json")}
     assert len(prints) == 1 and len(prints.pop()) == 32, (folder, prints)
 PY
+# Texts keep the bytes that profiles were made from (64-bit FNV-1a): else no command makes those again.
+py share/profiles/*/*.json <<'PY' || fail 'a text is not what a profile was made from'
+import json, pathlib, sys
+def fnv(data):
+    h = 0xcbf29ce484222325
+    for byte in data:
+        h = (h ^ byte) * 0x100000001b3 & 0xffffffffffffffff
+    return f"{h:016x}"
+there = {path.name: (path.stat().st_size, fnv(path.read_bytes())) for path in pathlib.Path("share/text").rglob("*.txt")}
+for path in sys.argv[1:]:
+    for text in json.load(open(path))["data"]["texts"]:
+        assert there[text["name"]] == (text["bytes"], text["hash"]), (path, text, there[text["name"]])
+PY
 # The statistics were shipped as digits before they were texts; these are the hashes of the numbers that the digits had.
 py share/profiles <<'PY' || fail 'the statistics of queries are not the numbers that were shipped as digits'
 import base64, hashlib, json, sys

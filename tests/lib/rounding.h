@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What rounding leaves in this build. Bounds of tests are those of the arithmetic that CPUs have; a build with the rounding of another
- * CPU (-DWNW_TEST_NOISE, src/kernel/noise.h) adds its own to them. Every other build adds nothing.
+ * What rounding leaves in this program. Bounds of tests are those of the arithmetic that CPUs have; a program with the rounding of another
+ * CPU (NAME.noise, src/kernel/noise.h) adds its own to them. Every other program adds nothing.
  */
 #ifndef WNW_TESTS_ROUNDING_H
 #define WNW_TESTS_ROUNDING_H

@@ -7,9 +7,12 @@
 
 /* A port of the loopback interface that nobody listens at; -1: there is none. */
 int test_free_port(void);
-/* A worker that serves the device CPU at 127.0.0.1:port with one thread, in a process of its own. It ends with this one. */
+/* A worker that serves the device CPU at 127.0.0.1:port with one thread, in a process of its own, which ends with this one. It
+ * accepts clients when this returns. -1: it does not within half a minute. */
 pid_t test_worker(int port);
-/* Waits until it answers, and makes a device around its own. -1: it does not answer; the process is ended then. */
+/* Makes a device around the worker's. -1: that failed, and the worker is ended. */
 int test_wrap_worker(pid_t worker, int port);
+/* Ends a worker; with -1 nothing. */
+void test_end_worker(pid_t worker);
 
 #endif

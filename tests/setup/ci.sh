@@ -36,19 +36,24 @@ for word; do [[ $word != BUILD=* ]] || { mkdir -p "${word#*=}" && touch "${word#
 fake cmake "$work/bin/cmake" '[ ! -e "'"$work"'/slow" ] || sleep 0.2'
 fake ctest "$work/bin/ctest"
 fake aarch64 "$work/project/scripts/compile_aarch64.sh"
+fake check_clang "$work/project/scripts/check_clang.py"
 # All tools are there, so that none is installed.
 for tool in chromium chromedriver clang aarch64-linux-gnu-gcc; do
     printf '#!/bin/sh\n' >"$work/bin/$tool"
     chmod +x "$work/bin/$tool"
 done
 
-# ci NAME STATUS "DOES"...: a run that ends with this status and leaves nothing.
+# ci NAME STATUS "DOES"... [-- PART]: a run that ends with this status and leaves nothing.
 ci() {
-    local name=$1 want=$2 status=0
+    local name=$1 want=$2 status=0 does=()
     shift 2
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        does+=("$1")
+        shift
+    done
     rm -f "$work/called" "$work/pids"
-    printf '%s\n' "$@" >"$work/does"
-    "$work/project/.ci/run" >"$work/out" 2>&1 || status=$?
+    printf '%s\n' "${does[@]}" >"$work/does"
+    "$work/project/.ci/run" "${@:2}" >"$work/out" 2>&1 || status=$?
     [ "$status" -eq "$want" ] || fail "$name: exit code $status, expected $want: $(cat "$work/out")"
     [ -z "$(ls -A "$work/tmp")" ] || fail "$name: left behind: $(ls -A "$work/tmp")"
 }
@@ -73,9 +78,8 @@ for stage in 'make test-ready SERVER=1 BUILD=SCRATCH/build .*-DWNW_WERROR=ON -DW
     'cmake -S . -B SCRATCH/address -DWNW_WERROR=ON .*-DWNW_SANITIZE=ON' 'cmake --build SCRATCH/address --target unit_tests model_matrix .*winnow ' \
     'ctest --test-dir SCRATCH/address .*\^\(unit_\.\*\|model_matrix\|.*\|cli_calibrate_all\|cli_store\|cli_stored\)\$' \
     'cmake -S . -B SCRATCH/thread -DWNW_WERROR=ON .*-DWNW_SANITIZE=thread' 'cmake --build SCRATCH/thread --target model_threads ' 'ctest --test-dir SCRATCH/thread .*model_threads' \
-    'cmake -S . -B SCRATCH/noise -DWNW_WERROR=ON .*-DWNW_TEST_NOISE=1' 'cmake --build SCRATCH/noise --target kernel_tests' 'ctest --test-dir SCRATCH/noise .*\^kernels\$' \
-    'cmake -S . -B SCRATCH/core -DWNW_WERROR=ON -DWNW_MORE_METHODS=OFF' 'cmake --build SCRATCH/core --target winnow ' \
-    'aarch64 ' 'cmake -S . -B SCRATCH/clang -DWNW_WERROR=ON' 'cmake --build SCRATCH/clang -j' \
+    'cmake -S . -B SCRATCH/core -DWNW_WERROR=ON -DWNW_MORE_METHODS=OFF' \
+    'aarch64 ' 'cmake -S . -B SCRATCH/clang -DWNW_WERROR=ON' 'cmake --build SCRATCH/clang --target written_sources' 'check_clang SCRATCH/clang SCRATCH/fuzz' \
     'cmake -S . -B SCRATCH/fuzz -DWNW_WERROR=ON .*-DWNW_FUZZ=ON' 'cmake --build SCRATCH/fuzz --target fuzz_targets' 'ctest --test-dir SCRATCH/fuzz .*\^fuzz\$'; do
     called 'all pass' "^$stage"
 done
@@ -83,9 +87,24 @@ for tool in browser clang cross; do
     grep -q "^setup: $tool: " "$work/out" || fail "$tool was not looked for: $(cat "$work/out")"
 done
 grep -q '^== all passed in [0-9]* min' "$work/out" || fail "it does not say that all passed: $(cat "$work/out")"
+cp "$work/called" "$work/called-all"
 # The output of one program is in one piece.
 awk '/^begin / { if (open) bad = bad "\n" open " and " $0; open = $0 } /^end / { open = "" } END { print bad; exit bad != "" }' "$work/out" >"$work/mixed" ||
     fail "mixed output:$(cat "$work/mixed")"
+
+# Halves for two machines: each has its own tools, and both together all stages.
+for part in tests checks; do
+    ci "$part" 0 -- "$part"
+    cp "$work/called" "$work/called-$part"
+done
+not_called checks 'make test-(ready|run)'
+called checks '^make test-libraries SERVER=1 '
+called checks '^make test-files'
+cp "$work/called-tests" "$work/called"
+not_called tests '^c?(make|test) .*SCRATCH/(address|thread|fuzz|clang|core)'
+missing=$(grep -vxFf <(cat "$work"/called-tests "$work"/called-checks) "$work/called-all") && fail "no half does $missing"
+if "$work/project/.ci/run" other >"$work/out" 2>&1; then fail 'another word: no error'; fi
+grep -q 'usage: .ci/run' "$work/out" || fail "another word: $(cat "$work/out")"
 
 # Without a tool its stages are left out, and that is said.
 mv "$work/bin/clang" "$work/aside"
@@ -93,7 +112,7 @@ printf '#!/bin/sh\nexit 1\n' >"$work/bin/clang"
 chmod +x "$work/bin/clang"
 ci 'no clang' 0
 not_called 'no clang' 'SCRATCH/(clang|fuzz)'
-grep -q 'LEFT OUT.*the build with clang and the fuzzers' "$work/out" || fail "no clang: it does not say so: $(tail -n 3 "$work/out")"
+grep -q 'LEFT OUT.*what clang says and the fuzzers' "$work/out" || fail "no clang: it does not say so: $(tail -n 3 "$work/out")"
 mv "$work/aside" "$work/bin/clang"
 
 # ---- Failures ----
@@ -101,16 +120,18 @@ ci 'a failing build' 3 'fail make test-ready*'
 not_called 'a failing build' 'test-run|cmake'
 ci 'a failing test' 3 'fail make test-run*'
 not_called 'a failing test' '^ctest'
-for name in address thread noise clang fuzz; do
+for name in address thread fuzz; do
     ci "$name fails to compile" 3 "fail cmake --build SCRATCH/$name *"
     grep -q "^error of cmake --build SCRATCH/$name " "$work/out" || fail "$name fails to compile: the error is not shown: $(cat "$work/out")"
     not_called "$name fails to compile" "^ctest --test-dir SCRATCH/$name "
     grep -q 'all passed' "$work/out" && fail "$name fails to compile: and all passed"
 done
-for name in address thread noise; do
+for name in address thread; do
     ci "a test under $name fails" 3 "fail ctest --test-dir SCRATCH/$name *"
 done
 ci 'a fuzz target fails' 1 'fail ctest --test-dir SCRATCH/fuzz *'
+ci 'the core is not configured' 3 'fail cmake -S . -B SCRATCH/core *'
+ci 'clang warns' 3 'fail check_clang *'
 ci 'a kernel for aarch64 fails' 3 'fail aarch64 *'
 # Stages that run at the same time as a failing one end with it.
 ci 'a failing test, compilers at work' 3 'hang cmake --build SCRATCH/thread *' 'late ctest --test-dir SCRATCH/address *'

@@ -189,7 +189,8 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
     int rc = WNW_OK;
     for (struct wnw__bridge_backend *b = backend_of(cache); recipe && rc == WNW_OK && b; b = b->other) {
         rc = wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself);
-        rc = rc == WNW_OK ? wnw__bridge_watch_check(b) : rc;
+        if (rc == WNW_OK)
+            rc = wnw__bridge_watch_check(b);
     }
     for (struct wnw__bridge_backend *b = backend_of(cache); !recipe && b; b = b->other)
         wnw__bridge_watch_clear(&b->watch);

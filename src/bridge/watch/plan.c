@@ -139,7 +139,8 @@ int wnw__bridge_compress(struct wnw__bridge_backend *b,
         rc = list_groups(b, sequence_cells, groups, &n);
     for (int32_t g = 0; rc == WNW_OK && g < n; g++)
         rc = plan_group(b, groups, n, g);
-    rc = rc == WNW_OK ? apply(groups, n) : rc;
+    if (rc == WNW_OK)
+        rc = apply(groups, n);
     if (b->far)
         rc = b->far->plan_end(b, rc, wnw__contents_works(wnw__contents_of(b->watch.policy)));
     mark_seen(sequence_cells);

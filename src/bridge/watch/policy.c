@@ -39,7 +39,7 @@ static int check_needs(const wnw_policy *p, const wnw_needs *needs)
             return wnw__fail(
                 WNW_E_UNSUPPORTED, "%s needs %s, which the backend under libllama does not observe: %s",
                 wnw__policy_name(p), wnw_need_name(__builtin_ctz(missing[i].need)), missing[i].why);
-    if (wnw__policy_has(p, WNW_PART_POSITIONS, WNW_FLAG_REROTATES))
+    if (wnw_policy_rerotates(p))
         return wnw__fail(WNW_E_UNSUPPORTED, "+rerotate: positions are libllama's under the backend");
     if (wnw__contents_of(p)->fit)
         return wnw__fail(WNW_E_UNSUPPORTED, "+%s: entries have no biases under the backend",
@@ -116,7 +116,8 @@ static int parse(wnw_policy **out, const char *recipe, const struct wnw__bridge_
 {
     WNW_TRY(wnw_policy_parse(out, recipe, w->registry));
     int rc = wnw_bridge_check_policy(*out, w->profile);
-    rc = rc == WNW_OK ? check_chunk(*out, chunk) : rc;
+    if (rc == WNW_OK)
+        rc = check_chunk(*out, chunk);
     if (rc != WNW_OK) {
         wnw_policy_free(*out);
         *out = NULL;
@@ -387,7 +388,8 @@ int wnw__bridge_watch_profiles(struct wnw__bridge_watch *w, const char *list)
     while (rc == WNW_OK && path) {
         rc = wnw__bridge_watch_profile(w, path);
         wnw_free(path);
-        rc = rc == WNW_OK ? wnw_profile_next(&path, &list) : rc;
+        if (rc == WNW_OK)
+            rc = wnw_profile_next(&path, &list);
     }
     return rc;
 }

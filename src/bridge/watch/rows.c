@@ -3,8 +3,8 @@
  * and freeing the cells that the program names (winnow_bridge.h). */
 #include "base/err.h"
 #include "base/vectors.h"
-#include "bridge/watch/watch.h"
 #include "bridge/sequence/sample.h"
+#include "bridge/watch/watch.h"
 #include "policy/policy.h"
 #include "winnow_bridge.h"
 
@@ -182,7 +182,8 @@ static int observe(struct wnw__bridge_backend *b, const char *recipe)
     int rc = wnw_bridge_check_policy(policy, w->profile);
     if (rc == WNW_OK && b->far)
         rc = b->far->check_policy(b, policy, &needs);
-    rc = rc == WNW_OK ? wnw__bridge_add_needs(&w->needs, &needs) : rc;
+    if (rc == WNW_OK)
+        rc = wnw__bridge_add_needs(&w->needs, &needs);
     wnw_policy_free(policy);
     return rc;
 }

@@ -192,8 +192,8 @@ const wnw_contents wnw__contents_merge = {
                  "rounded "
                  "once more. No bytes are saved beyond what the eviction saves.\n\n"
                  "Cost: O(n_dropped n_kept d) per KV head, more than most scorers.",
-             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_AVERAGES,
-             .needs = needs},
+             .options = options, .options_size = sizeof(struct opts), .needs = needs},
     .scratch = scratch_size,
     .merge = merge,
+    .averages = true,
 };

@@ -112,8 +112,8 @@ const wnw_contents wnw__contents_think = {
              "`recent=32` and `ratio=0.4` are the authors' setting; kvpress prunes all keys "
              "(`recent=0`).\n\n"
              "Cost: O(n d) per KV head.",
-         .options = options, .options_size = sizeof(struct opts),
-         .flags = WNW_FLAG_REWRITES_ALL | WNW_FLAG_PROMPT_ONLY, .needs = needs},
+         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_PROMPT_ONLY,
+         .needs = needs},
     .scratch = scratch_size,
     .prune = prune,
 };
