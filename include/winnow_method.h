@@ -79,6 +79,7 @@ enum {
     WNW_NEED_ROPE = 1u << 11, /* how keys turn with their positions: `rope_theta` and what goes with it */
     WNW_NEED_INPUT_GATE = 1u << 12, /* what gates on hidden states said of tokens when they were read */
     WNW_NEED_LOOKAHEAD = 1u << 13,  /* queries of `lookahead` tokens that a compressed copy generates */
+    WNW_NEED_TOKEN_TEXT = 1u << 15, /* the text of every token read */
     /* The numbers that the cache keeps with an entry from when it is read: of the attention to it, and all. They are
      * noted only while rules or a policy that look at them are in force. */
     WNW_NEED_ATTN_NUMBERS = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX,
@@ -224,6 +225,10 @@ struct wnw_observation {
      * text or the context ends; NULL where none is. */
     const float *lookahead_queries;
     int32_t n_lookahead;
+
+    /* [n_past] the text of the token at each position: not always whole characters, "<|im_end|>" for a control token, ""
+     * for an id without a text. NULL where heads hold different tokens at that position (+rerotate). */
+    const char *const *token_text;
 
     /* RoPE: the first n_rot elements of a head turn in pairs by position x rope_theta[pair], [n_rot / 2].
      * Pair i is (i, i + n_rot / 2) with rope_neox, else (2 i, 2 i + 1). */

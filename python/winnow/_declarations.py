@@ -81,6 +81,7 @@ WNW_NEED_PROFILE = 1024
 WNW_NEED_ROPE = 2048
 WNW_NEED_INPUT_GATE = 4096
 WNW_NEED_LOOKAHEAD = 8192
+WNW_NEED_TOKEN_TEXT = 32768
 WNW_NEED_ATTN_NUMBERS = 24
 WNW_NEED_NUMBERS = 4120
 WNW_PASS_CONTEXT = 0
@@ -529,6 +530,8 @@ wnw_run._fields_ = [
     ("prompt", POINTER(wnw_prompt)),
     ("recipe", c_char_p),
     ("more", POINTER(wnw_run_more)),
+    ("every_ratio", c_double),
+    ("every_ratio_read", c_bool),
 ]
 
 wnw_report._fields_ = [
@@ -752,6 +755,7 @@ wnw_observation._fields_ = [
     ("input_score", POINTER(c_float)),
     ("lookahead_queries", POINTER(c_float)),
     ("n_lookahead", c_int32),
+    ("token_text", POINTER(c_char_p)),
     ("rope_theta", POINTER(c_float)),
     ("n_rot", c_int32),
     ("rope_neox", c_bool),

@@ -325,6 +325,18 @@ static const float *make_input_score(struct fake *f, int32_t il, int32_t n)
     return out;
 }
 
+/* Words, blanks and punctuation; some come more than once. */
+static const char *const *make_texts(struct fake *f)
+{
+    static const char *const texts[] = {" station", ",", "\n", " the", ".", " ", "\"", "17"};
+    free(f->texts);
+    f->texts = calloc((size_t)f->src.n_past + 1, sizeof *f->texts);
+    assert_non_null(f->texts);
+    for (int32_t p = 0; p < f->src.n_past; p++)
+        f->texts[p] = texts[mix(f->seed, p) % (sizeof texts / sizeof *texts)];
+    return f->texts;
+}
+
 /* Not those that would give the window's attention, which is made up by itself. */
 static const float *make_window_queries(struct fake *f, int32_t il, int32_t n_window)
 {
@@ -404,6 +416,8 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         obs->queries = make_queries(f, il);
         obs->n_queries = src->n_past;
     }
+    if (needs->flags & WNW_NEED_TOKEN_TEXT)
+        obs->token_text = make_texts(f);
     if (needs->flags & WNW_NEED_INPUT_GATE)
         obs->input_score = make_input_score(f, il, obs->n);
     return WNW_OK;
@@ -582,6 +596,7 @@ void fake_free(struct fake *f)
     wnw_profile *p = malloc(sizeof *p); /* the library releases what a profile holds, and itself */
     assert_non_null(p);
     free(f->pos);
+    free(f->texts);
     for (size_t i = 0; i < sizeof f->buffers / sizeof *f->buffers; i++)
         free(f->buffers[i]);
     for (size_t i = 0; i < sizeof f->made / sizeof **f->made; i++)
