@@ -82,6 +82,7 @@ WNW_NEED_ROPE = 2048
 WNW_NEED_INPUT_GATE = 4096
 WNW_NEED_LOOKAHEAD = 8192
 WNW_NEED_TOKEN_TEXT = 32768
+WNW_NEED_NOTES = 65536
 WNW_NEED_ATTN_NUMBERS = 24
 WNW_NEED_NUMBERS = 4120
 WNW_PASS_CONTEXT = 0
@@ -756,6 +757,7 @@ wnw_observation._fields_ = [
     ("lookahead_queries", POINTER(c_float)),
     ("n_lookahead", c_int32),
     ("token_text", POINTER(c_char_p)),
+    ("note", POINTER(c_float)),
     ("rope_theta", POINTER(c_float)),
     ("n_rot", c_int32),
     ("rope_neox", c_bool),
@@ -906,6 +908,7 @@ wnw_select_problem._fields_ = [
     ("mean", c_double),
     ("obs", POINTER(wnw_observation)),
     ("gathered", POINTER(c_double)),
+    ("note", POINTER(c_float)),
 ]
 
 wnw_recursive._fields_ = [

@@ -20,6 +20,7 @@ const char *wnw_need_name(int32_t bit)
         "tokens to come",
         "all queries in f16",
         "texts of tokens",
+        "notes of the last compression",
     };
     return bit >= 0 && (size_t)bit < sizeof names / sizeof *names ? names[bit] : NULL;
 }

@@ -24,6 +24,7 @@ enum buffer {
     BUF_WINDOW_QUERIES,
     BUF_INPUT,
     BUF_HEAD_PROJ, /* as BUF_PROJ */
+    BUF_NOTE = BUF_HEAD_PROJ + WNW_N_PROJ_NORMS,
 };
 
 static const float padding = 1e9f;
@@ -325,6 +326,19 @@ static const float *make_input_score(struct fake *f, int32_t il, int32_t n)
     return out;
 }
 
+/* Nothing of every third token. */
+static const float *make_notes(struct fake *f, int32_t il)
+{
+    float *out = buffer(f, BUF_NOTE, (int64_t)f->src.shape.n_head_kv * f->n);
+    for (int32_t ih = 0; ih < f->src.shape.n_head_kv; ih++)
+        for (int32_t i = 0; i < f->n; i++) {
+            const int32_t p = positions(&f->src, il, ih)[i];
+            const bool nothing = p < 0 || mix(f->seed, p) % 3 == 0;
+            out[(int64_t)ih * f->n + i] = nothing ? NAN : number(f, il, BUF_NOTE, ih, p);
+        }
+    return out;
+}
+
 /* Words, blanks and punctuation; some come more than once. */
 static const char *const *make_texts(struct fake *f)
 {
@@ -418,6 +432,8 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
     }
     if (needs->flags & WNW_NEED_TOKEN_TEXT)
         obs->token_text = make_texts(f);
+    if (needs->flags & WNW_NEED_NOTES)
+        obs->note = make_notes(f, il);
     if (needs->flags & WNW_NEED_INPUT_GATE)
         obs->input_score = make_input_score(f, il, obs->n);
     return WNW_OK;

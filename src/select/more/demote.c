@@ -17,6 +17,7 @@
  */
 #include "base/strings.h"
 #include "base/topk.h"
+#include "method/rank.h"
 #include "policy/part.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static void needs(const void *opts, wnw_needs *out)
     out->flags = WNW_NEED_TOKEN_TEXT;
 }
 
-/* Scratch holds the sorted scores of the unprotected entries, the place of every entry, and the first entries of marks. */
+/* Scratch holds ranks of unprotected entries, then their places; whether a mark comes again; what is needed on the way. */
 static size_t scratch_size(const void *opts, int32_t n)
 {
     (void)opts;
@@ -122,40 +123,24 @@ static void find_repeats(const struct opts *o, const wnw_select_problem *p, floa
     }
 }
 
-/* How many of sorted[n], highest first, are above x. */
-static int32_t count_above(const float *sorted, int32_t n, float x)
-{
-    int32_t low = 0, high = n;
-    while (low < high) {
-        const int32_t mid = low + (high - low) / 2;
-        if (sorted[mid] > x)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
 static int32_t select_entries(const void *opts, const wnw_select_problem *p, int32_t *keep, float *scratch)
 {
     const struct opts *o = opts;
     const int32_t first = p->prot.n_first, n = p->n - first - p->prot.n_last;
     const float *score = p->score + first;
-    float *sorted = scratch, *place = scratch + p->n;
-    find_repeats(o, p, place, scratch + 2 * (size_t)p->n);
-    if (n > 0)
-        memcpy(sorted, score, (size_t)n * sizeof *sorted);
-    wnw__sort_descending(sorted, n);
+    float *rank = scratch, *again = scratch + p->n, *third = scratch + 2 * (size_t)p->n;
+    find_repeats(o, p, again, third);
+    wnw__ranks(score, n, rank, third);
     struct wnw__cut safe = wnw__topk_cut(score, n, p->n_safe);
     for (int32_t i = 0; i < n; i++) {
-        const bool falls = !wnw__cut_take(&safe, score[i]) && place[first + i] > 0;
+        const bool falls = !wnw__cut_take(&safe, score[i]) && again[first + i] > 0;
         /* Negative, since the lowest place is the best. */
-        place[first + i] = -(float)(count_above(sorted, n, score[i]) + (falls ? o->by * n : 0));
+        rank[i] = -(float)((double)rank[i] + (falls ? o->by * n : 0));
     }
     int32_t m = 0;
     for (; m < first; m++)
         keep[m] = m;
-    m += wnw__topk(place + first, n, p->n_keep - first - p->prot.n_last, first, keep + m);
+    m += wnw__topk(rank, n, p->n_keep - first - p->prot.n_last, first, keep + m);
     for (int32_t i = first + n; i < p->n; i++)
         keep[m++] = i;
     return m;
