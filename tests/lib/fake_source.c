@@ -499,6 +499,9 @@ static void make_profile(struct fake *f)
     p->query_mean = array(n_layer * n_head * FAKE_D, sizeof *p->query_mean);
     p->query_cov = array(n_layer * n_head * FAKE_D * FAKE_D, sizeof *p->query_cov);
     p->query_filter = array(n_layer * n_head_kv * FAKE_D, sizeof *p->query_filter);
+    p->layer_gradient = array(n_layer, sizeof *p->layer_gradient);
+    for (int32_t il = 0; il < n_layer; il++)
+        p->layer_gradient[il] = 0.5 + (double)(il % 3);
     p->n_curve = 2;
     p->curve_ratio = array(2, sizeof *p->curve_ratio);
     p->curve_keep = array(2 * n_layer * n_head_kv, sizeof *p->curve_keep);

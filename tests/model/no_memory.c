@@ -461,6 +461,10 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
         }
         fprintf(f, "]]");
         break;
+    case WNW_PROFILE_GRADIENT:
+        fprintf(f, "\"gradient\":");
+        write_row(f, n_layer, &seed);
+        break;
     case WNW_PROFILE_QUALITY:
         fprintf(f, "\"dropped\":[0.1,0.4],\"replay\":[0.02,0.3],\"replay_kept\":[0.6,0.25]");
         break;
