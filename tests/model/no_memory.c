@@ -695,6 +695,8 @@ static void lives(void **state)
         {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0, NULL, false},
         {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0, NULL, false},
         {"knorm", WNW_PHASE_END, 0, 2, NULL, false},
+        {"snapkv:window=8+ranks", WNW_PHASE_END, 0, 4, NULL, false},
+        {"knorm+demote", WNW_PHASE_LAYER, 0, 4, NULL, false},
         {"knorm", WNW_PHASE_END, 0, 0, "h2o", false},
         {"snapkv:window=8", WNW_PHASE_END, 0, 4, NULL, true},
     };
