@@ -69,9 +69,10 @@ static const struct app_option policy_options[] = {
      "512 "
      "or the method's own)",
      AT(evict), 0, 0, NULL},
-    {"evict-every", 0, APP_TEXT, "I[:T]", NULL, "off, but for methods with a rule of their own (lagkv)",
+    {"evict-every", 0, APP_TEXT, "I[:T|:R[:all]]", NULL,
+     "off, but for methods with a rule of their own (lagkv)",
      "while generating: compress after every I tokens to T entries per layer and head (default: the prompt's "
-     "size)",
+     "size), or remove a share R of what is there, or of all tokens read (R:all)",
      AT(evict_every), 0, 0, NULL},
     {"profile", 0, APP_TEXT, "PATH", NULL, "the cache folder's, then shipped ones",
      "calibration results that the policy needs: a file, or a folder of them", AT(profile), 0, 0, NULL},

@@ -52,6 +52,24 @@ const char *app_keep_when(const struct app_args *args)
     return args->evict ? args->evict : "end";
 }
 
+/* Reads what follows I in --evict-every I:T, I:R or I:R:all. */
+static bool parse_left(wnw_run *rules, const char *text)
+{
+    static const char all[] = ":all";
+    char number[32];
+    const size_t len = strlen(text), tail = sizeof all - 1;
+    if (parse_count(&rules->target, text, len))
+        return true;
+    rules->target = 0;
+    rules->every_ratio_read = len > tail && strcmp(text + len - tail, all) == 0;
+    const size_t digits = rules->every_ratio_read ? len - tail : len;
+    if (digits >= sizeof number)
+        return false;
+    memcpy(number, text, digits);
+    number[digits] = '\0';
+    return app_parse_real(&rules->every_ratio, number) && rules->every_ratio > 0 && rules->every_ratio < 1;
+}
+
 int app_keep_rules(wnw_run *rules, const char *when, const char *every)
 {
     int64_t n = 0;
@@ -59,12 +77,12 @@ int app_keep_rules(wnw_run *rules, const char *when, const char *every)
     if (rc != APP_OK || !every)
         return rc;
     const size_t len = strcspn(every, ":");
-    if (!parse_count(&n, every, len) ||
-        (every[len] == ':' && !parse_count(&rules->target, every + len + 1, strlen(every + len + 1))))
+    if (!parse_count(&n, every, len) || (every[len] == ':' && !parse_left(rules, every + len + 1)))
         return app_fail(
             APP_BAD_INPUT,
             "--evict-every '%s': give I or I:T, whole numbers, 1 to 2147483647: after every I generated "
-            "tokens, T entries per layer and head stay",
+            "tokens, T entries per layer and head stay; or I:R, 0 < R < 1: R of the entries there goes; or "
+            "I:R:all: R of all tokens read is gone",
             every);
     rules->every = (int32_t)n;
     return APP_OK;

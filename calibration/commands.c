@@ -152,5 +152,16 @@ const struct app_command calibrate_commands[] = {
      .groups = quality_groups,
      .args_size = sizeof(struct calibrate_args),
      .run = calibrate_run_quality},
+    {.name = "calibrate gradient",
+     .about = "Measures how much the last hidden states depend on every layer, for kvzip:norm=gradient.",
+     .usage = "[-m MODEL] [-f TEXT] [-o FILE] [--effort quick|normal|paper] [options]",
+     .notes =
+         "Without -f it reads prose, dialogue, code and records that come with winnow. Pieces are read, "
+         "then\n"
+         "repeated with moved hidden states, without a backward pass. The report has the factors of two\n"
+         "halves of the pieces. Settings: pieces, length, draws, step.",
+     .groups = plain_groups,
+     .args_size = sizeof(struct calibrate_args),
+     .run = calibrate_run_gradient},
     {.name = NULL},
 };

@@ -18,6 +18,7 @@ int calibrate_run_all(const struct app_args *args);
 int calibrate_run_curves(const struct app_args *args);
 int calibrate_run_shares(const struct app_args *args);
 int calibrate_run_gate(const struct app_args *args);
+int calibrate_run_gradient(const struct app_args *args);
 int calibrate_run_inputgate(const struct app_args *args);
 int calibrate_run_quality(const struct app_args *args);
 

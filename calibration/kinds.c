@@ -34,6 +34,13 @@ int calibrate_run_gate(const struct app_args *args)
     return calibrate_job(&job);
 }
 
+int calibrate_run_gradient(const struct app_args *args)
+{
+    struct calibrate_job job = {
+        .args = (const struct calibrate_args *)args, .kind = "gradient", .all_kinds = true};
+    return calibrate_job(&job);
+}
+
 /* ---- Kinds that measure a policy, which may itself need calibration results ---- */
 
 /* Loads results of these kinds, which `user` needs. */

@@ -363,6 +363,10 @@ typedef struct wnw_run {
      * wnw_session_begin; wnw_session_policy has what came of it. NULL = `policy` */
     const char *recipe;
     const struct wnw_run_more *more; /* what few programs set (winnow_method.h); NULL = the defaults */
+    /* In place of `target`: the share of the entries there that each of these compressions removes, 0 < every_ratio < 1; with
+     * every_ratio_read the share of all tokens read under these rules that is gone after it. 0 = `target` */
+    double every_ratio;
+    bool every_ratio_read;
 } wnw_run;
 
 WNW_DEFAULT(wnw_run, wnw_run_default)
@@ -372,7 +376,7 @@ WNW_DEFAULT(wnw_run, wnw_run_default)
  * and an empty run ends rules and observing. Observations that the new policies need too go on; others begin now: for tokens read
  * before, attention sums and maxima count the queries from here on, and their own queries are missing. After a failure everything
  * is as it was before the call. Errors: E_ARG (the policy is not allowed in the phase; other fields of the rules are set without a
- * policy; a task without tokens; n_policies negative or a NULL in its list; two policies whose query statistics leave out
+ * policy; every_ratio and a target; a task without tokens; n_policies negative or a NULL in its list; two policies whose query statistics leave out
  * different numbers of first tokens), E_MISMATCH (the policy's profile is missing, or of another model), E_RANGE (another negative
  * number; a target or a recursive policy's budget that cannot hold the entries that the policy protects; an id that is not a
  * token), E_FULL (a task or template longer than the model was trained for), E_UNSUPPORTED (a policy that renumbers, where heads

@@ -79,6 +79,8 @@ enum {
     WNW_NEED_ROPE = 1u << 11, /* how keys turn with their positions: `rope_theta` and what goes with it */
     WNW_NEED_INPUT_GATE = 1u << 12, /* what gates on hidden states said of tokens when they were read */
     WNW_NEED_LOOKAHEAD = 1u << 13,  /* queries of `lookahead` tokens that a compressed copy generates */
+    WNW_NEED_TOKEN_TEXT = 1u << 15, /* the text of every token read */
+    WNW_NEED_NOTES = 1u << 16,      /* what the selector noted of entries at the last compression */
     /* The numbers that the cache keeps with an entry from when it is read: of the attention to it, and all. They are
      * noted only while rules or a policy that look at them are in force. */
     WNW_NEED_ATTN_NUMBERS = WNW_NEED_ATTN_SUM | WNW_NEED_ATTN_MAX,
@@ -224,6 +226,14 @@ struct wnw_observation {
      * text or the context ends; NULL where none is. */
     const float *lookahead_queries;
     int32_t n_lookahead;
+
+    /* [n_past] the text of the token at each position: not always whole characters, "<|im_end|>" for a control token, ""
+     * for an id without a text. NULL where heads hold different tokens at that position (+rerotate). */
+    const char *const *token_text;
+
+    /* [n_head_kv][n] what the policy's selector noted of an entry at the last compression (wnw_select_problem.note); not a
+     * number = nothing, as for tokens that came later. Notes end with rules or policies whose selectors ask for none. */
+    const float *note;
 
     /* RoPE: the first n_rot elements of a head turn in pairs by position x rope_theta[pair], [n_rot / 2].
      * Pair i is (i, i + n_rot / 2) with rope_neox, else (2 i, 2 i + 1). */
@@ -508,6 +518,9 @@ typedef struct wnw_select_problem {
     double mean;                /* average size asked for, before rounding; 0 = the policy's own */
     const wnw_observation *obs; /* the observations that `needs` asks for; NULL if none */
     const double *gathered;
+    /* [n] for a selector that asks for NOTES, else NULL: what it notes of entries, not a number at first. Notes of entries that stay are
+     * kept with them when the plan is applied. */
+    float *note;
 } wnw_select_problem;
 
 /* Functions of a recursive selector, which settles blocks of entries one after the other, whenever a block is complete,

@@ -107,6 +107,8 @@ static int add_config(struct eval_configs *c, const struct eval_lists *l, struct
     config.slack = config.full ? 0 : l->slack;
     config.every = config.full ? 0 : l->rules.every;
     config.target = config.full ? 0 : l->rules.target;
+    config.every_ratio = config.full ? 0 : l->rules.every_ratio;
+    config.every_ratio_read = !config.full && l->rules.every_ratio_read;
     if (config.plans && (config.phase != WNW_PHASE_END || config.every > 0 || eval_recompresses(l->args)))
         return app_fail(
             APP_BAD_INPUT,

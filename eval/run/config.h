@@ -48,6 +48,8 @@ struct eval_config {
     int32_t chunk, every;
     double slack; /* of chunks: wnw_run_more.chunk_slack */
     int64_t target;
+    double every_ratio;
+    bool every_ratio_read;
     const struct eval_mask *mask; /* NULL = no heads are masked */
     bool full;                    /* keeps everything */
     bool own_read;        /* by itself: it drops entries while it reads or generates, or its times count */

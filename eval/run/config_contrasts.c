@@ -39,7 +39,8 @@ static bool have_one_rule(const struct eval_configs *c)
             continue;
         first = first ? first : config;
         if (config->phase != first->phase || config->chunk != first->chunk || config->every != first->every ||
-            config->target != first->target || config->mask)
+            config->target != first->target || config->every_ratio != first->every_ratio ||
+            config->every_ratio_read != first->every_ratio_read || config->mask)
             return false;
     }
     return true;

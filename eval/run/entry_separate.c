@@ -20,6 +20,8 @@ static int begin_separate(struct eval_entry *e, const struct eval_shared_reading
         .chunk = c->chunk,
         .every = c->every,
         .target = c->target,
+        .every_ratio = c->every_ratio,
+        .every_ratio_read = c->every_ratio_read,
         .profile = c->profile,
         .prompt = prompt,
         .more = &(wnw_run_more){WNW_INIT(wnw_run_more),

@@ -16,7 +16,7 @@ WNW_SAMPLE_HINT = 8
 WNW_SAMPLE_PLACES = 16
 WNW_N_PROJ_NORMS = 3
 WNW_STORED_VERSION = 1
-WNW_N_PROFILE_KINDS = 10
+WNW_N_PROFILE_KINDS = 11
 WNW_OK = 0
 WNW_E_NOMEM = -1
 WNW_E_IO = -2
@@ -81,6 +81,8 @@ WNW_NEED_PROFILE = 1024
 WNW_NEED_ROPE = 2048
 WNW_NEED_INPUT_GATE = 4096
 WNW_NEED_LOOKAHEAD = 8192
+WNW_NEED_TOKEN_TEXT = 32768
+WNW_NEED_NOTES = 65536
 WNW_NEED_ATTN_NUMBERS = 24
 WNW_NEED_NUMBERS = 4120
 WNW_PASS_CONTEXT = 0
@@ -126,6 +128,7 @@ WNW_PROFILE_SHARES = 6
 WNW_PROFILE_GATE = 7
 WNW_PROFILE_INPUTGATE = 8
 WNW_PROFILE_QUALITY = 9
+WNW_PROFILE_GRADIENT = 10
 WNW_EFFORT_NORMAL = 0
 WNW_EFFORT_QUICK = 1
 WNW_EFFORT_PAPER = 2
@@ -524,6 +527,8 @@ wnw_run._fields_ = [
     ("prompt", POINTER(wnw_prompt)),
     ("recipe", c_char_p),
     ("more", POINTER(wnw_run_more)),
+    ("every_ratio", c_double),
+    ("every_ratio_read", c_bool),
 ]
 
 wnw_report._fields_ = [
@@ -747,6 +752,8 @@ wnw_observation._fields_ = [
     ("input_score", POINTER(c_float)),
     ("lookahead_queries", POINTER(c_float)),
     ("n_lookahead", c_int32),
+    ("token_text", POINTER(c_char_p)),
+    ("note", POINTER(c_float)),
     ("rope_theta", POINTER(c_float)),
     ("n_rot", c_int32),
     ("rope_neox", c_bool),
@@ -897,6 +904,7 @@ wnw_select_problem._fields_ = [
     ("mean", c_double),
     ("obs", POINTER(wnw_observation)),
     ("gathered", POINTER(c_double)),
+    ("note", POINTER(c_float)),
 ]
 
 wnw_recursive._fields_ = [

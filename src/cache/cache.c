@@ -39,7 +39,7 @@ static float aux_empty(int kind)
 {
     if (kind >= WNW_AUX_PROJ)
         return -1.0f;
-    if (kind == WNW_AUX_GATE)
+    if (kind == WNW_AUX_GATE || kind == WNW_AUX_NOTE)
         return NAN;
     return 0.0f;
 }

@@ -57,6 +57,7 @@ enum wnw__aux {
     WNW_AUX_SETTLED, /* 1 where a recursive policy has settled the entry, in one plane: under libllama alone */
     WNW_AUX_BIAS,    /* what attention adds to the logits of the entry (decision 070); one plane */
     WNW_AUX_GATE, /* score that a gate gave the token when it was read, one plane; not a number = it was not asked */
+    WNW_AUX_NOTE, /* what a selector noted of the entry at the last compression, one plane; not a number = nothing */
     WNW_AUX_PROJ, /* first of one kind per wnw_proj_norm, one plane each; negative = not computed yet */
     WNW_AUX_HEAD_PROJ =
         WNW_AUX_PROJ +
@@ -248,7 +249,7 @@ void wnw__cache_rewind(struct wnw__cache *c, int32_t next);
 void wnw__cache_drop(struct wnw__cache *c, int32_t il, int32_t ih, int32_t from, int32_t n);
 
 /* Keeps n_plane numbers of a kind with every entry from now on; with n_plane = 0 the kind is no longer kept.
- * Present and new entries start at the kind's empty value (0; -1 for projected norms; not a number for gates). On failure nothing
+ * Present and new entries start at the kind's empty value (0; -1 for projected norms; not a number for gates and notes). On failure nothing
  * changes; n_plane = 0 cannot fail. */
 int wnw__cache_set_aux(struct wnw__cache *c, enum wnw__aux kind, int32_t n_plane);
 /* The numbers [n_rows] of one plane of a kind. The kind must be kept. */

@@ -116,6 +116,8 @@ int wnw__recorders_declare(struct wnw__recorders *r, struct wnw__cache *cache,
         return rc;
     }
     keep_only(cache, needs->merged.flags);
+    if (!(needs->merged.flags & WNW_NEED_NOTES))
+        (void)wnw__cache_set_aux(cache, WNW_AUX_NOTE, 0); /* plans that have notes make them */
     for (int kind = WNW_AUX_PROJ; kind < WNW_N_AUX && !(needs->merged.flags & WNW_NEED_PROJ_NORM); kind++)
         (void)wnw__cache_set_aux(cache, (enum wnw__aux)kind, 0); /* a source makes them when a policy asks */
     close_unneeded(r);

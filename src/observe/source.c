@@ -8,6 +8,7 @@
 #include "observe/recorders.h"
 #include "observe/source_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,19 +145,35 @@ static int list_entries(struct wnw__source *s, wnw_observation *obs)
     return WNW_OK;
 }
 
-/* Copies the biases of the entries, if they have any, into rows of one length. */
-static int list_biases(struct wnw__source *s, wnw_observation *obs)
+/* Copies one plane of numbers of the entries into rows of one length; `empty` in padding, and everywhere where none are kept. */
+static int list_numbers(const struct wnw__source *s, const wnw_observation *obs, enum wnw__aux kind,
+                        float empty, struct wnw__buffer *to)
 {
     const struct wnw__kv_layer *l = s->of.cache ? &s->of.cache->layers[obs->il] : NULL;
     const size_t n = (size_t)obs->n, n_head = (size_t)s->shape.n_head_kv;
-    if (!l || !l->aux[WNW_AUX_BIAS])
+    WNW_TRY(wnw__buffer_need(to, n_head * n, sizeof(float), "observations"));
+    float *x = to->p;
+    for (size_t i = 0; i < n_head * n; i++)
+        x[i] = empty;
+    for (int32_t ih = 0; l && l->aux[kind] && ih < s->shape.n_head_kv; ih++)
+        memcpy(x + (size_t)ih * n, wnw__cache_aux(l, kind, 0) + l->off[ih], (size_t)l->len[ih] * sizeof *x);
+    return WNW_OK;
+}
+
+/* The biases of the entries, if they have any. */
+static int list_biases(struct wnw__source *s, wnw_observation *obs)
+{
+    if (!s->of.cache || !s->of.cache->layers[obs->il].aux[WNW_AUX_BIAS])
         return WNW_OK;
-    WNW_TRY(wnw__buffer_need(&s->bias, n_head * n, sizeof(float), "observations"));
-    float *bias = s->bias.p;
-    memset(bias, 0, n_head * n * sizeof *bias);
-    for (int32_t ih = 0; ih < s->shape.n_head_kv; ih++)
-        memcpy(bias + (size_t)ih * n, wnw__cache_bias(l, ih), (size_t)l->len[ih] * sizeof *bias);
-    obs->bias = bias;
+    WNW_TRY(list_numbers(s, obs, WNW_AUX_BIAS, 0, &s->bias));
+    obs->bias = s->bias.p;
+    return WNW_OK;
+}
+
+static int list_notes(struct wnw__source *s, wnw_observation *obs)
+{
+    WNW_TRY(list_numbers(s, obs, WNW_AUX_NOTE, NAN, &s->note));
+    obs->note = s->note.p;
     return WNW_OK;
 }
 
@@ -213,6 +230,8 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
     s->filling = s->n_filler - 1;
     if (s->of.add)
         WNW_TRY(s->of.add(s->of.owner, s, needs, heads, obs));
+    if (needs->flags & WNW_NEED_NOTES)
+        WNW_TRY(list_notes(s, obs));
     if ((needs->flags & WNW_NEED_PROJ_NORM) && (s->of.m || s->of.projection))
         wnw__source_offer_norms(obs);
     return offer_entries(s, needs, obs);
@@ -245,6 +264,7 @@ static void free_source(struct wnw__source *s)
     wnw__buffer_free(&s->n_entry);
     wnw__buffer_free(&s->pos);
     wnw__buffer_free(&s->bias);
+    wnw__buffer_free(&s->note);
     wnw__buffer_free(&s->keys);
     wnw__buffer_free(&s->values);
     free(s->buffers);

@@ -16,7 +16,7 @@ struct wnw__source {
     struct wnw__shape shape;
     float *theta;                                     /* [n_rot / 2], or NULL */
     struct wnw__buffer n_entry, pos;                  /* [n_head_kv], [n_head_kv][n] */
-    struct wnw__buffer bias;                          /* [n_head_kv][n] */
+    struct wnw__buffer bias, note;                    /* [n_head_kv][n] */
     struct wnw__buffer keys, values;                  /* [n][d] of one head */
     struct wnw__buffer norms[2 * WNW_AUX_PROJ_KINDS]; /* of each kind [n_head_kv][n], then [n_head][n] */
     struct wnw__buffer (

@@ -146,12 +146,16 @@ static int hold_kept(struct wnw__draft *draft)
 {
     struct wnw__draft_kept *kept = &draft->kept;
     const size_t row = (size_t)draft->cache.row + 1;
-    const bool writes = wnw__contents_works(draft->contents), averages = draft->contents->averages;
+    const bool writes = wnw__contents_works(draft->contents), notes = wnw__draft_notes(draft),
+               averages = draft->contents->averages;
     if (draft->size.rule == WNW_SIZE_RULE_ALL && !writes)
         return WNW_OK;
     kept->keep = calloc((size_t)draft->src->shape.n_head_kv * row, sizeof *kept->keep);
-    if (writes) {
+    if (notes)
+        WNW_TRY(wnw__draft_reserve(&draft->note, 2 * row));
+    if (writes || notes)
         WNW_TRY(wnw__plan_begin_contents(draft->plan, averages));
+    if (writes) {
         kept->merges = calloc(row, sizeof *kept->merges);
         kept->channels = calloc((size_t)draft->src->shape.d + 1, sizeof *kept->channels);
     }
@@ -275,7 +279,7 @@ void wnw__draft_free(struct wnw__draft *draft)
         draft->counts,        draft->score.x,       draft->head_score.x, draft->scratch.x,
         draft->heads,         draft->all_heads,     draft->kept.keep,    draft->kept.keep_heads,
         draft->kept.n_keep,   draft->kept.n_safe,   draft->kept.prot,    draft->kept.merges,
-        draft->kept.channels, draft->fitted.x,      draft->lookahead};
+        draft->kept.channels, draft->fitted.x,      draft->lookahead,    draft->note.x};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     wnw_plan_free(draft->plan);

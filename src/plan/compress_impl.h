@@ -101,6 +101,7 @@ struct wnw__draft {
     int32_t *counts; /* [n_part][n_head_kv] of a head budget over all layers, or NULL (yet) */
 
     struct wnw__floats score, head_score; /* of one layer, in the layout of wnw__scored_layer */
+    struct wnw__floats note;              /* [2][cache.row] of one head: of all entries, then of those that stay */
     struct wnw__floats fitted;            /* biases and values of the kept entries of one head */
     struct wnw__floats scratch;           /* used by one part after the other */
     bool *heads,
@@ -126,6 +127,11 @@ static inline bool wnw__draft_takes_part(const struct wnw__draft *draft, int32_t
 static inline bool wnw__draft_own_counts(const struct wnw__draft *draft)
 {
     return draft->size.rule == WNW_SIZE_RULE_HEADS && wnw__head_budget_of(draft->policy)->allocate_model;
+}
+/* Whether the selector notes something of the entries. */
+static inline bool wnw__draft_notes(const struct wnw__draft *draft)
+{
+    return wnw__policy_part_needs(draft->policy, WNW_PART_SELECTOR).flags & WNW_NEED_NOTES;
 }
 /* [n_head_kv] entries of layer il. */
 static inline const int32_t *wnw__draft_entries(const struct wnw__draft *draft, int32_t il)

@@ -95,6 +95,8 @@ static int check_observation(const struct wnw__draft *draft, const wnw_needs *ne
         {WNW_NEED_QUERIES_F16, obs->queries != NULL},
         {WNW_NEED_QUERIES, obs->queries != NULL},
         {WNW_NEED_ROPE, obs->rope_theta != NULL},
+        {WNW_NEED_TOKEN_TEXT, obs->token_text != NULL},
+        {WNW_NEED_NOTES, obs->note != NULL},
         {WNW_NEED_INPUT_GATE, obs->input_score != NULL},
         {WNW_NEED_SECOND_PASS, obs->pass2_max && obs->pass2_sum},
     };

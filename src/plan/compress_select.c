@@ -139,6 +139,15 @@ int wnw__draft_keep_layer(struct wnw__draft *draft, int32_t il, const wnw_observ
     return WNW_OK;
 }
 
+/* Has the plan keep what the selector noted of the entries that stay. */
+static int note_head(struct wnw__draft *draft, int32_t il, int32_t ih, const int32_t *keep, int32_t n_keep)
+{
+    float *kept = draft->note.x + draft->cache.row;
+    for (int32_t i = 0; i < n_keep; i++)
+        kept[i] = draft->note.x[keep[i]];
+    return wnw__plan_set_notes(draft->plan, (int64_t)il * draft->src->shape.n_head_kv + ih, n_keep, kept);
+}
+
 /* Selects in KV head ih and writes the kept entries to draft->kept. */
 static int select_head(struct wnw__draft *draft, const struct wnw__scored_layer *l, int32_t ih,
                        const wnw_blocks *blocks, const wnw_observation *obs)
@@ -160,7 +169,10 @@ static int select_head(struct wnw__draft *draft, const struct wnw__scored_layer 
                                         .mean =
                                             draft->size.rule == WNW_SIZE_RULE_SELECTOR ? 0 : draft->size.mean,
                                         .obs = obs,
-                                        .gathered = draft->gathered[WNW_PART_SELECTOR]};
+                                        .gathered = draft->gathered[WNW_PART_SELECTOR],
+                                        .note = draft->note.x};
+    for (int32_t i = 0; problem.note && i < problem.n; i++)
+        problem.note[i] = NAN;
     int32_t *keep = draft->kept.keep + (int64_t)ih * draft->cache.row;
     const int32_t n =
         draft->selector->select(draft->policy->opts[WNW_PART_SELECTOR], &problem, keep, draft->scratch.x);
@@ -171,7 +183,7 @@ static int select_head(struct wnw__draft *draft, const struct wnw__scored_layer 
                          "selector %s: what it keeps of layer %d, KV head %d is not ascending entries of %d",
                          draft->selector->part.name, l->il, ih, problem.n);
     draft->kept.n_keep[ih] = n;
-    return WNW_OK;
+    return problem.note ? note_head(draft, l->il, ih, keep, n) : WNW_OK;
 }
 
 /* Lowers *settled to the number of kept entries of this head that the selector will not look at again. */

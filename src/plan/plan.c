@@ -98,6 +98,7 @@ void wnw_plan_free(wnw_plan *p)
         free(p->contents[i].channels);
         free(p->contents[i].bias);
         free(p->contents[i].values);
+        free(p->contents[i].note);
     }
     free(p->contents);
     free(p->off);
@@ -178,6 +179,13 @@ int wnw__plan_set_fitted(wnw_plan *p, int64_t i, int32_t n, int32_t d, const flo
     return copy_floats(&c->bias, bias, (size_t)n) && copy_floats(&c->values, values, (size_t)n * (size_t)d)
                ? WNW_OK
                : wnw__fail(WNW_E_NOMEM, "out of memory for the fitted values of a plan");
+}
+
+int wnw__plan_set_notes(wnw_plan *p, int64_t i, int32_t n, const float *note)
+{
+    return copy_floats(&p->contents[i].note, note, (size_t)n)
+               ? WNW_OK
+               : wnw__fail(WNW_E_NOMEM, "out of memory for the notes of a plan");
 }
 
 const struct wnw__plan_contents *wnw__plan_contents_of(const wnw_plan *p, int32_t il)

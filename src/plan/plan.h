@@ -14,6 +14,7 @@ struct wnw__plan_contents {
     int32_t n_merge, n_channel, n_spared; /* n_spared: last entries whose channels stay */
     float *bias, *values; /* of the kept entries, [n_keep], [n_keep][n_embd_head]; NULL = as they are */
     int32_t n_embd_head;
+    float *note; /* [n_keep] what the selector noted of the kept entries; NULL = nothing */
 };
 
 struct wnw_plan {
@@ -38,6 +39,8 @@ int wnw__plan_set_contents(wnw_plan *p, int64_t i, const wnw_merge *merges, int3
 /* Sets the biases [n] and the values [n][d] of the n kept entries of head i; copied. Either may be NULL. */
 int wnw__plan_set_fitted(wnw_plan *p, int64_t i, int32_t n, int32_t d, const float *bias,
                          const float *values);
+/* Sets the notes [n] of the n kept entries of head i; copied. */
+int wnw__plan_set_notes(wnw_plan *p, int64_t i, int32_t n, const float *note);
 /* The contents [n_head_kv] of layer il, borrowed from the plan, or NULL. */
 const struct wnw__plan_contents *wnw__plan_contents_of(const wnw_plan *p, int32_t il);
 /* Adds the next head, of n positions. The caller fills the returned array before adding another. NULL: memory

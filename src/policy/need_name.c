@@ -19,6 +19,8 @@ const char *wnw_need_name(int32_t bit)
         "gates on hidden states",
         "tokens to come",
         "all queries in f16",
+        "texts of tokens",
+        "notes of the last compression",
     };
     return bit >= 0 && (size_t)bit < sizeof names / sizeof *names ? names[bit] : NULL;
 }

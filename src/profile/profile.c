@@ -16,8 +16,9 @@ const char *const wnw__gate_features[] = {"key", "value", "lk", "keydiff", "ea",
 
 const char *wnw_profile_kind_name(int32_t kind)
 {
-    static const char *const names[WNW_N_PROFILE_KINDS] = {
-        "srh", "layers", "compiler", "heads", "stats", "curves", "shares", "gate", "inputgate", "quality"};
+    static const char *const names[WNW_N_PROFILE_KINDS] = {"srh",       "layers",  "compiler", "heads",
+                                                           "stats",     "curves",  "shares",   "gate",
+                                                           "inputgate", "quality", "gradient"};
     return kind >= 0 && kind < WNW_N_PROFILE_KINDS ? names[kind] : NULL;
 }
 
@@ -95,6 +96,7 @@ void wnw_profile_free(wnw_profile *p)
         free(p->quality_loss[i]);
     for (int i = 0; i < WNW_N_QUALITY; i++)
         free(p->quality_kept[i]);
+    free(p->layer_gradient);
     free(p->gate_weight);
     free(p->gate_bias);
     wnw__input_gate_free(&p->inputs);

@@ -84,6 +84,8 @@ struct wnw_profile {
 
     double *layer_share; /* LAYERS: [n_layer], sums to 1 */
 
+    double *layer_gradient; /* GRADIENT: [n_layer], at least 0 */
+
     double *head_score; /* HEADS: [n_layer][n_head] importance of query heads; may be NULL */
     double *head_alpha; /* HEADS: [n_layer][n_head_kv] 0 = streaming .. 1 = retrieval; may be NULL */
     int32_t head_sink, head_recent; /* HEADS: entries that streaming heads keep; 0 = unstated */

@@ -26,6 +26,8 @@ uint64_t wnw__profile_hash(const wnw_profile *p, uint32_t kinds)
     }
     if (there >> WNW_PROFILE_LAYERS & 1u)
         h = add(h, p->layer_share, (size_t)p->model.n_layer, sizeof *p->layer_share);
+    if (there >> WNW_PROFILE_GRADIENT & 1u)
+        h = add(h, p->layer_gradient, (size_t)p->model.n_layer, sizeof *p->layer_gradient);
     if (there >> WNW_PROFILE_COMPILER & 1u) {
         h = add(h, t->weight, (size_t)t->n_layer * (size_t)p->model.n_head, sizeof *t->weight);
         h = add(h, t->tau, (size_t)t->n_layer * (size_t)t->n_entropy * (size_t)t->n_ppl, sizeof *t->tau);

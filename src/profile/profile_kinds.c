@@ -507,6 +507,14 @@ static int read_quality(const struct wnw__profile_file *f, const json_t *setting
     return WNW_OK;
 }
 
+static int read_gradient(const struct wnw__profile_file *f, const json_t *settings, wnw_profile *p)
+{
+    (void)settings;
+    return required(&p->layer_gradient, f, "gradient",
+                    (struct wnw__array_spec){
+                        .element = WNW_ELEMENT_F64, .rank = 1, .shape = {p->model.n_layer}, .max = 1e30});
+}
+
 int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh)
 {
     static int (*const readers[WNW_N_PROFILE_KINDS])(const struct wnw__profile_file *, const json_t *,
@@ -521,6 +529,7 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
         [WNW_PROFILE_GATE] = read_gate,
         [WNW_PROFILE_INPUTGATE] = wnw__profile_read_inputs,
         [WNW_PROFILE_QUALITY] = read_quality,
+        [WNW_PROFILE_GRADIENT] = read_gradient,
     };
     const char *format = json_string_value(json_object_get(f->root, "format"));
     const char *name = json_string_value(json_object_get(f->root, "kind"));
@@ -533,7 +542,7 @@ int wnw__profile_read_kind(const struct wnw__profile_file *f, wnw_profile *fresh
         kind++;
     if (kind == WNW_N_PROFILE_KINDS)
         return wnw__profile_bad(f, "its kind is not srh, layers, compiler, heads, stats, curves, shares, "
-                                   "gate, inputgate or quality");
+                                   "gate, inputgate, quality or gradient");
     if (settings && !json_is_object(settings))
         return wnw__profile_bad(f, "settings is not an object");
     WNW_TRY(check_model(f, fresh, kind == WNW_PROFILE_COMPILER));

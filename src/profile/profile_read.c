@@ -128,6 +128,12 @@ static void take_quality(wnw_profile *p, wnw_profile *fresh, bool merge)
     }
 }
 
+static void take_gradient(wnw_profile *p, wnw_profile *fresh, bool merge)
+{
+    (void)merge;
+    move(&p->layer_gradient, &fresh->layer_gradient, false);
+}
+
 /* Moves the results of every kind that `fresh` has to p; `merge`: a kind's file may lack some of them, which stay. */
 static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
 {
@@ -141,7 +147,8 @@ static void take(wnw_profile *p, wnw_profile *fresh, bool merge)
                                                   [WNW_PROFILE_SHARES] = take_shares,
                                                   [WNW_PROFILE_GATE] = take_gates,
                                                   [WNW_PROFILE_INPUTGATE] = take_input_gates,
-                                                  [WNW_PROFILE_QUALITY] = take_quality};
+                                                  [WNW_PROFILE_QUALITY] = take_quality,
+                                                  [WNW_PROFILE_GRADIENT] = take_gradient};
     _Static_assert(sizeof by_kind / sizeof *by_kind == WNW_N_PROFILE_KINDS, "every kind is taken");
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++)
         if (fresh->kinds >> kind & 1u)

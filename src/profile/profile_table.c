@@ -59,6 +59,7 @@ static int list(const wnw_profile *p, struct row *rows)
          p->quality_kept[WNW_QUALITY_INPUTGATE],
          1,
          {p->n_quality}},
+        {"gradient", WNW_PROFILE_GRADIENT, F64, p->layer_gradient, 1, {L}},
         {"layers", WNW_PROFILE_INPUTGATE, F32, p->inputs.number, 3, {L, 1, n_input}},
     };
     _Static_assert(sizeof all / sizeof *all <= MAX_ROWS, "room for every table");

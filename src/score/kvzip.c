@@ -18,13 +18,20 @@
  *                    state after the norm. KVzip+ of KVzap (arXiv 2601.07891); W_O^h: the head's part of the output
  *                    projection
  *
- * Observes a second pass; with norm=output norms of projected values. Range 0..1, with norm=output from 0 on. Cost: the pass and O(H_q n).
+ *     norm=gradient  S(h,c) = max over t of p(h,t,c) ||W_O^h v_c|| g(l), g(l): how much the last hidden states depend on layer l
+ *                    (profile gradient). After KVgrad (openreview cg1wTCJjjk), which has the gradient of each token t in place
+ *                    of g(l), by a backward pass
+ *
+ * Observes a second pass; with norm=output and gradient norms of projected values. Range 0..1, with these from 0 on. Cost: the
+ * pass and O(H_q n).
  */
 #include "policy/part.h"
+#include "profile/profile.h"
+#include "winnow_calibrate.h"
 
 #include <string.h>
 
-enum norm { NORM_NONE, NORM_OUTPUT };
+enum norm { NORM_NONE, NORM_OUTPUT, NORM_GRADIENT };
 enum prefix { PREFIX_KEEP, PREFIX_SCORE, PREFIX_EVICT };
 
 struct opts {
@@ -47,9 +54,13 @@ static void needs(const void *opts, wnw_needs *out)
         out->second_pass = WNW_PASS_REPEAT;
     else if (o->prefix == PREFIX_EVICT)
         out->second_pass = WNW_PASS_REPEAT_SINKS;
-    if (o->norm == NORM_OUTPUT) {
+    if (o->norm != NORM_NONE)
         out->flags |= WNW_NEED_PROJ_NORM;
+    if (o->norm == NORM_OUTPUT)
         out->second_pass |= WNW_PASS_BY_INPUT;
+    if (o->norm == NORM_GRADIENT) {
+        out->flags |= WNW_NEED_PROFILE;
+        out->profiles = 1u << WNW_PROFILE_GRADIENT;
     }
 }
 
@@ -65,20 +76,22 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
 {
+    const struct opts *o = opts;
     const size_t n = (size_t)obs->n_head * (size_t)obs->n;
     (void)scratch;
     memcpy(score, obs->pass2_max, n * sizeof *score);
-    if (((const struct opts *)opts)->norm == NORM_NONE)
+    if (o->norm == NORM_NONE)
         return WNW_OK;
+    const double factor = o->norm == NORM_GRADIENT ? obs->profile->layer_gradient[obs->il] : 1;
     const float *norm = obs->head_proj_norm(obs, WNW_PROJ_L2);
     if (!norm)
         return WNW_E_NOMEM;
     for (size_t i = 0; i < n; i++)
-        score[i] *= norm[i];
+        score[i] = (float)((double)score[i] * (double)norm[i] * factor);
     return WNW_OK;
 }
 
-static const char *const norms[] = {"none", "output", NULL};
+static const char *const norms[] = {"none", "output", "gradient", NULL};
 static const char *const prefixes[] = {"keep", "score", "evict", NULL};
 
 static const wnw_option options[] = {
@@ -96,7 +109,9 @@ static const wnw_option options[] = {
      .def = PREFIX_KEEP,
      .choices = prefixes},
     {.name = "norm",
-     .help = "output: attention weighs as much as the value moves the hidden state it is added to (KVzip+)",
+     .help = "output: attention weighs as much as the value moves the hidden state it is added to (KVzip+); "
+             "gradient: as the value "
+             "is long and the last hidden states depend on the layer (KVgrad)",
      .type = WNW_OPT_ENUM,
      .offset = offsetof(struct opts, norm),
      .def = NORM_NONE,
@@ -132,6 +147,13 @@ const wnw_scorer wnw__scorer_kvzip = {
              "how much an "
              "entry moves the hidden state `x_t` of a repeated token, as the attention reads it, after the "
              "norm.\n\n"
+             "`norm=gradient` is after KVgrad: `max p(h,t,c) ||W_O^h v_c|| g(l)`. The paper has the gradient "
+             "of the squared "
+             "lengths of all last hidden states by token `t` and layer, from a backward pass for each "
+             "prompt. Here `g(l)` is one "
+             "factor for a layer, measured once by `winnow calibrate gradient`, from differences of forward "
+             "passes. So "
+             "entries of one layer are ranked as without it, and the sizes of layers change.\n\n"
              "The pass costs about twice a prefill in matrix products; scoring `O(H_q n)`.",
          .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_QUERY_HEADS,
          .flags_of = flags_of, .needs = needs, .keep = keep},

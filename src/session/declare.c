@@ -191,6 +191,8 @@ int wnw_session_begin(wnw_session *s, const wnw_run *run)
                                         .chunk = own.chunk,
                                         .every = own.every,
                                         .target = own.target,
+                                        .every_ratio = own.every_ratio,
+                                        .every_ratio_read = own.every_ratio_read,
                                         .slack = more.chunk_slack,
                                         .once = more.once};
     int rc = prepare(s, &own, &more, &rules, prompt, &ids);

@@ -7,6 +7,7 @@
  *     v_t <- v_t + sum w v_from           divided by 1 + sum w with `averages`;
  *     k[c] <- 0                           for pruned channels, except in the last n_spared entries;
  *     v_t <- value, bias_t <- bias        of every kept entry, where the plan has some
+ *     note_t <- what a selector noted     the same
  *
  * Sums run in the order of the plan's merges, so that they are the same for any number of threads. Norms of
  * projected values belong to the old values; they are marked as unknown (-1) and computed again at need.
@@ -85,16 +86,20 @@ static void prune_keys(struct wnw__cache *c, int32_t il, int32_t ih,
     }
 }
 
-/* Whether the plan has biases for any head of the layer. */
-static bool has_bias(const struct wnw__cache *c, const struct wnw__plan_contents *contents)
+/* Sees to it that the cache keeps biases and notes, if the plan has any for a head of the layer. */
+static int keep_numbers(struct wnw__cache *c, const struct wnw__plan_contents *contents)
 {
-    for (int32_t ih = 0; contents && ih < c->n_head_kv; ih++)
-        if (contents[ih].bias)
-            return true;
-    return false;
+    bool bias = false, note = false;
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        bias = bias || contents[ih].bias;
+        note = note || contents[ih].note;
+    }
+    if (bias && c->aux_planes[WNW_AUX_BIAS] == 0)
+        WNW_TRY(wnw__cache_set_aux(c, WNW_AUX_BIAS, 1));
+    return note && c->aux_planes[WNW_AUX_NOTE] == 0 ? wnw__cache_set_aux(c, WNW_AUX_NOTE, 1) : WNW_OK;
 }
 
-/* Writes fitted biases and values after the layer was compacted. */
+/* Writes notes, fitted biases and values after the layer was compacted. */
 static void write_fitted(struct wnw__cache *c, int32_t il, int32_t ih,
                          const struct wnw__plan_contents *contents)
 {
@@ -102,6 +107,8 @@ static void write_fitted(struct wnw__cache *c, int32_t il, int32_t ih,
     const int32_t n = l->len[ih];
     if (contents->bias && n > 0)
         memcpy(wnw__cache_aux(l, WNW_AUX_BIAS, 0) + l->off[ih], contents->bias, (size_t)n * sizeof(float));
+    if (contents->note && n > 0)
+        memcpy(wnw__cache_aux(l, WNW_AUX_NOTE, 0) + l->off[ih], contents->note, (size_t)n * sizeof(float));
     if (!contents->values || n == 0)
         return;
     wnw__cache_write(c, il, WNW_VALUES, ih, 0, n, contents->values);
@@ -143,8 +150,7 @@ static int change_prepare(struct change *ch, struct wnw__cache *c, int32_t il,
     ch->row = malloc((size_t)c->d * sizeof *ch->row);
     if (!ch->w || !ch->row)
         return wnw__fail(WNW_E_NOMEM, "no memory to merge values");
-    if (has_bias(c, ch->contents) && c->aux_planes[WNW_AUX_BIAS] == 0)
-        WNW_TRY(wnw__cache_set_aux(c, WNW_AUX_BIAS, 1));
+    WNW_TRY(keep_numbers(c, ch->contents));
     for (int32_t ih = 0; ih < c->n_head_kv; ih++)
         if (ch->contents[ih].n_merge > 0) {
             const struct wnw__merge_head h = merge_of(&(struct head){c, il, ih}, kept);

@@ -2,18 +2,21 @@
 /* What a plan sees of a session: its cache, what was recorded, and the results of a second pass. */
 #include "session/second_pass.h"
 #include "session/session.h"
+#include "session/token_texts.h"
 
 #include <stdlib.h>
 
 struct owner {
     wnw_session *s;
     struct wnw__second_pass *pass; /* results of the last second pass, or NULL */
+    struct wnw__token_texts texts; /* made when a policy asks for them */
 };
 
 static void free_owner(void *user)
 {
     struct owner *o = user;
     wnw__second_pass_free(o->pass);
+    wnw__token_texts_free(&o->texts);
     free(o);
 }
 
@@ -33,7 +36,7 @@ static int allocated(const struct wnw__plan_source *src, const wnw_plan *plan, u
 static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, const bool *heads,
                wnw_observation *obs)
 {
-    const struct owner *o = owner;
+    struct owner *o = owner;
     (void)source;
     (void)heads;
     if ((needs->flags & WNW_NEED_SECOND_PASS) && o->pass) {
@@ -42,6 +45,10 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
         obs->n_pass2 = o->pass->n_queries;
         obs->pass2_places = o->pass->place;
         obs->n_pass2_places = o->pass->n_places;
+    }
+    if (needs->flags & WNW_NEED_TOKEN_TEXT) {
+        WNW_TRY(wnw__token_texts_reach(&o->texts, o->s->m, o->s->token_log.tokens, o->s->n_past));
+        obs->token_text = o->texts.at;
     }
     return WNW_OK;
 }

@@ -12,7 +12,7 @@
 /* Names of numbers that are kept with entries, by enum wnw__aux. Of projected norms, the kind is a number. */
 static void aux_name(char out[32], int kind)
 {
-    static const char *const names[] = {"attn_sum", "attn_max", "settled", "bias", "gate"};
+    static const char *const names[] = {"attn_sum", "attn_max", "settled", "bias", "gate", "note"};
     if (kind < WNW_AUX_PROJ)
         snprintf(out, 32, "%s", names[kind]);
     else if (kind < WNW_AUX_HEAD_PROJ)

@@ -76,7 +76,7 @@ bad 'evict layer:3' "'layer:3' is unknown" run -p x --evict layer:3
 for c in '' 0 -1 1.5 x '5 ' 99999999999; do
     bad "evict chunk:$c" '1 to 2147483647' run -p x --evict "chunk:$c"
 done
-for i in '' 0 -1 1.5 x 5: 5:0 5:x :5 5:6:7 99999999999; do
+for i in '' 0 -1 1.5 x 5: 5:0 5:x :5 5:6:7 99999999999 5:1.5 5:0.0 5:1.0 5:-0.5 5::all 5:0.5:al 5:0.5:all:all 0.5:all; do
     bad "evict every $i" 'give I or I:T' run -p x --evict-every "$i"
 done
 bad 'evict layer needs all layers' 'all layers' run -p x --policy kvcompose --evict layer --ratio 0.5

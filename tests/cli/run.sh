@@ -87,6 +87,10 @@ for when in end layer chunk chunk:100; do
     }
 done
 same 'layer and end' "$work/when-end" "$work/when-layer"
+for every in 4 4:96 4:0.5 4:0.5:all; do
+    good "evict every $every" run "${tiny_llama[@]}" -f "$work/doc.txt" -p "$question" --policy knorm --budget 96 --evict-every $every -n 9 --json &&
+        json "evict every $every" "$work/out" 'o["kept_tokens_mean"] == 96'
+done
 good 'layer, context only' run "${tiny_llama[@]}" -f "$work/doc.txt" -p "$question" --context-only --evict layer --policy lagkv:lag=32 -n 4 --json
 good 'a target while generating' run "${tiny_llama[@]}" -f "$work/doc.txt" -p "$question" --policy tova --budget 64 --evict-every 1:40 -n 8 --json &&
     json 'the prompt keeps its own size' "$work/out" 'o["kept_tokens_mean"] == 64'

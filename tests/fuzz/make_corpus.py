@@ -222,6 +222,7 @@ def profiles():
         "shares": profile("shares", {"target": "kvzip"}, {"size": [0.5, 0.25], "layers": [1], "share": [[[1, 1], [0.75, 0.25]],
                                                                                                          [[1, 1], [0.5, 0]]]}),
         "gate": profile("gate", {"features": ["lk", "keydiff", "ea", "lev"]}, {"weight": [[[0.5, 1, -1, 0.25]] * 2] * 2, "bias": [[-2, -3]] * 2}),
+        "gradient": profile("gradient", {}, {"gradient": [0.5, 1.5]}),
         "quality": profile("quality", {}, {"dropped": [0.1, 0.4], "replay": [0.02, 0.3], "replay_kept": [0.6, 0.2]}),
         "inputgate": profile("inputgate", {"form": "linear", "n_embd": 1}, {"layers": [packed("<4f", 1, 2, -1, -2), ""]}),
         "foreign-ranks": json.dumps({"0": [3, 1, 2, 0], "1": [0, 1, 2, 3]}).encode(),

@@ -24,6 +24,7 @@ enum buffer {
     BUF_WINDOW_QUERIES,
     BUF_INPUT,
     BUF_HEAD_PROJ, /* as BUF_PROJ */
+    BUF_NOTE = BUF_HEAD_PROJ + WNW_N_PROJ_NORMS,
 };
 
 static const float padding = 1e9f;
@@ -325,6 +326,31 @@ static const float *make_input_score(struct fake *f, int32_t il, int32_t n)
     return out;
 }
 
+/* Nothing of every third token. */
+static const float *make_notes(struct fake *f, int32_t il)
+{
+    float *out = buffer(f, BUF_NOTE, (int64_t)f->src.shape.n_head_kv * f->n);
+    for (int32_t ih = 0; ih < f->src.shape.n_head_kv; ih++)
+        for (int32_t i = 0; i < f->n; i++) {
+            const int32_t p = positions(&f->src, il, ih)[i];
+            const bool nothing = p < 0 || mix(f->seed, p) % 3 == 0;
+            out[(int64_t)ih * f->n + i] = nothing ? NAN : number(f, il, BUF_NOTE, ih, p);
+        }
+    return out;
+}
+
+/* Words, blanks and punctuation; some come more than once. */
+static const char *const *make_texts(struct fake *f)
+{
+    static const char *const texts[] = {" station", ",", "\n", " the", ".", " ", "\"", "17"};
+    free(f->texts);
+    f->texts = calloc((size_t)f->src.n_past + 1, sizeof *f->texts);
+    assert_non_null(f->texts);
+    for (int32_t p = 0; p < f->src.n_past; p++)
+        f->texts[p] = texts[mix(f->seed, p) % (sizeof texts / sizeof *texts)];
+    return f->texts;
+}
+
 /* Not those that would give the window's attention, which is made up by itself. */
 static const float *make_window_queries(struct fake *f, int32_t il, int32_t n_window)
 {
@@ -404,6 +430,10 @@ static int observe(const struct wnw__plan_source *src, int32_t il, const wnw_nee
         obs->queries = make_queries(f, il);
         obs->n_queries = src->n_past;
     }
+    if (needs->flags & WNW_NEED_TOKEN_TEXT)
+        obs->token_text = make_texts(f);
+    if (needs->flags & WNW_NEED_NOTES)
+        obs->note = make_notes(f, il);
     if (needs->flags & WNW_NEED_INPUT_GATE)
         obs->input_score = make_input_score(f, il, obs->n);
     return WNW_OK;
@@ -469,6 +499,9 @@ static void make_profile(struct fake *f)
     p->query_mean = array(n_layer * n_head * FAKE_D, sizeof *p->query_mean);
     p->query_cov = array(n_layer * n_head * FAKE_D * FAKE_D, sizeof *p->query_cov);
     p->query_filter = array(n_layer * n_head_kv * FAKE_D, sizeof *p->query_filter);
+    p->layer_gradient = array(n_layer, sizeof *p->layer_gradient);
+    for (int32_t il = 0; il < n_layer; il++)
+        p->layer_gradient[il] = 0.5 + (double)(il % 3);
     p->n_curve = 2;
     p->curve_ratio = array(2, sizeof *p->curve_ratio);
     p->curve_keep = array(2 * n_layer * n_head_kv, sizeof *p->curve_keep);
@@ -582,6 +615,7 @@ void fake_free(struct fake *f)
     wnw_profile *p = malloc(sizeof *p); /* the library releases what a profile holds, and itself */
     assert_non_null(p);
     free(f->pos);
+    free(f->texts);
     for (size_t i = 0; i < sizeof f->buffers / sizeof *f->buffers; i++)
         free(f->buffers[i]);
     for (size_t i = 0; i < sizeof f->made / sizeof **f->made; i++)

@@ -36,6 +36,7 @@ struct fake {
     float *buffers[20];         /* of the layer observed last */
     struct fake_made made[20][FAKE_MAX_LAYER];
     float theta[FAKE_D / 2];
+    const char **texts; /* [n_past] of the observation made last */
 };
 
 /* ragged: heads hold random subsets of the positions 0 .. n_past - 1, as after an earlier compression. */

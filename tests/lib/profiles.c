@@ -50,6 +50,7 @@ wnw_profile *test_profile_of_all_kinds(const wnw_model *m)
         sum += p->layer_share[i];
     for (size_t i = 0; i < n_layer; i++)
         p->layer_share[i] /= sum;
+    p->layer_gradient = random_doubles(n_layer, &state);
     p->head_score = random_doubles(n_layer * n_head, &state);
     p->head_alpha = random_doubles(n_layer * (size_t)p->model.n_head_kv, &state);
     p->compiler = (struct wnw__compiler_table){.n_layer = p->model.n_layer,

@@ -24,6 +24,8 @@ static void test_refuses_what_it_cannot(void **state)
                 "a profile of kind heads: make it with `winnow calibrate heads`, and name its file in "
                 "WINNOW_PROFILE",
                 WNW_E_MISMATCH},
+               {"knorm+ranks", "only sessions keep", WNW_E_UNSUPPORTED},
+               {"knorm+demote", "not which ones they are", WNW_E_UNSUPPORTED},
                {"streaming_llm+rerotate", "positions", WNW_E_UNSUPPORTED},
                {"snapvk", "snapkv", WNW_E_ARG}};
     (void)state;

@@ -461,6 +461,10 @@ static void write_results(FILE *f, int32_t kind, const wnw_model_info *info)
         }
         fprintf(f, "]]");
         break;
+    case WNW_PROFILE_GRADIENT:
+        fprintf(f, "\"gradient\":");
+        write_row(f, n_layer, &seed);
+        break;
     case WNW_PROFILE_QUALITY:
         fprintf(f, "\"dropped\":[0.1,0.4],\"replay\":[0.02,0.3],\"replay_kept\":[0.6,0.25]");
         break;
@@ -691,6 +695,8 @@ static void lives(void **state)
         {"lagkv:lag=8,sink=2", WNW_PHASE_CHUNK, 0, 0, NULL, false},
         {"lagkv:lag=8,sink=2", WNW_PHASE_END, 0, 0, NULL, false},
         {"knorm", WNW_PHASE_END, 0, 2, NULL, false},
+        {"snapkv:window=8+ranks", WNW_PHASE_END, 0, 4, NULL, false},
+        {"knorm+demote", WNW_PHASE_LAYER, 0, 4, NULL, false},
         {"knorm", WNW_PHASE_END, 0, 0, "h2o", false},
         {"snapkv:window=8", WNW_PHASE_END, 0, 4, NULL, true},
     };

@@ -172,6 +172,7 @@ static const struct row {
      WNW_PHASE_END,
      0.5,
      false},
+    {"notes", "llama", "snapkv:window=8+ranks", {.n_ctx = N_CTX}, WNW_PHASE_END, 0.5, true},
     {"attention sums", "llama", "h2o", {.n_ctx = N_CTX}, WNW_PHASE_END, 0.5, true},
     {"layer by layer", "llama", "kvcompose", {.n_ctx = N_CTX}, WNW_PHASE_END, 0.5, false},
     {"libllama's graphs", "phi3", "knorm", {.n_ctx = 512}, WNW_PHASE_END, 0.5, false},

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "peek_plan.h"
+#include "scoring.h"
+#include "winnow_calibrate.h"
 
 enum { N_LAYER = 2, N_HEAD = 2, N = 10, HEADER = 6 };
 
@@ -292,13 +294,71 @@ static void scorer_from_outside(void **state)
     wnw_policy_free(p);
 }
 
+/* ---- Norms: 3 query heads, 1 KV head, 2 entries and one of padding, in layer 1 ---- */
+
+static const float *norms_of_heads(const wnw_observation *obs, wnw_proj_norm kind)
+{
+    static const float norm[] = {2, 4, 99, 1, 3, 99, 0.5f, 8, 99};
+    (void)obs;
+    assert_int_equal(kind, WNW_PROJ_L2);
+    return norm;
+}
+
+static void norms(void **state)
+{
+    (void)state;
+    static const float p[] = {0.5f, 0.25f, 0.75f, 1, 0.125f, 0.75f, 0.5f, 0.25f, 0.75f};
+    const int32_t n_entry[] = {2}, pos[] = {0, 1, -1};
+    double gradient[] = {7, 0.5};
+    const wnw_profile profile = {.kinds = 1u << WNW_PROFILE_GRADIENT, .layer_gradient = gradient};
+    const wnw_observation obs = {.il = 1,
+                                 .n_layer = 2,
+                                 .n_head = 3,
+                                 .n_head_kv = 1,
+                                 .n_embd_head = 2,
+                                 .n = 3,
+                                 .n_past = 2,
+                                 .n_entry = n_entry,
+                                 .pos = pos,
+                                 .pass2_max = p,
+                                 .pass2_sum = p,
+                                 .n_pass2 = 4,
+                                 .head_proj_norm = norms_of_heads,
+                                 .profile = &profile};
+    float got[3];
+    run_scorer("kvzip", &obs, got);
+    assert_near(got[0], 1, 0);
+    assert_near(got[1], 0.25, 0);
+    /* The largest of 0.5 x 2, 1 x 1, 0.5 x 0.5 and of 0.25 x 4, 0.125 x 3, 0.25 x 8. */
+    run_scorer("kvzip:norm=output", &obs, got);
+    assert_near(got[0], 1, 0);
+    assert_near(got[1], 2, 0);
+    /* The same times the factor of layer 1. */
+    run_scorer("kvzip:norm=gradient", &obs, got);
+    assert_near(got[0], 0.5, 0);
+    assert_near(got[1], 1, 0);
+    /* Only KVzip+ has the attention divided while it is recorded. */
+    wnw_policy *plus = test_policy("kvzip:norm=output"), *with = test_policy("kvzip:norm=gradient");
+    assert_int_equal(wnw_policy_needs(plus).second_pass, WNW_PASS_REPEAT | WNW_PASS_BY_INPUT);
+    assert_int_equal(wnw_policy_needs(plus).profiles, 0);
+    assert_int_equal(wnw_policy_needs(with).second_pass, WNW_PASS_REPEAT);
+    assert_int_equal(wnw_policy_needs(with).profiles, 1u << WNW_PROFILE_GRADIENT);
+    wnw_policy_free(plus);
+    wnw_policy_free(with);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(header_stays),     cmocka_unit_test(sinks_without_header),
-        cmocka_unit_test(kvpress_header),   cmocka_unit_test(small_sizes),
-        cmocka_unit_test(rest_of_a_header), cmocka_unit_test(every_budget),
-        cmocka_unit_test(passes),           cmocka_unit_test(scorer_from_outside),
+        cmocka_unit_test(header_stays),
+        cmocka_unit_test(sinks_without_header),
+        cmocka_unit_test(kvpress_header),
+        cmocka_unit_test(small_sizes),
+        cmocka_unit_test(rest_of_a_header),
+        cmocka_unit_test(every_budget),
+        cmocka_unit_test(passes),
+        cmocka_unit_test(scorer_from_outside),
+        cmocka_unit_test(norms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

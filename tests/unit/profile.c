@@ -74,8 +74,11 @@ static const char quality_text[] =
                     "\"replay\":[0.02,0.3],\"replay_kept\":[0.6,0.25],"
                     "\"kvgate\":[0.01,0.1],\"kvgate_kept\":[0.5,0.2]}}";
 
-static const char *const texts[] = {srh_text,    layers_text, compiler_text, heads_text,     stats_text,
-                                    curves_text, shares_text, gate_text,     inputgate_text, quality_text};
+static const char gradient_text[] = HEAD("gradient") "\"results\":{\"gradient\":[0.5,1.5]}}";
+
+static const char *const texts[] = {srh_text,       layers_text,  compiler_text, heads_text,
+                                    stats_text,     curves_text,  shares_text,   gate_text,
+                                    inputgate_text, quality_text, gradient_text};
 
 static char folder[] = "/tmp/winnow-profile-XXXXXX";
 
@@ -166,6 +169,7 @@ static void every_kind(void **state)
     assert_false(p->inputs.there[1]);
     const float layer[] = {1, 2, 3, 4, 5, 6, -1, -2};
     assert_memory_equal(p->inputs.number, layer, sizeof layer);
+    assert_cmp(p->layer_gradient[1], ==, 1.5);
     assert_int_equal(p->n_quality, 2);
     assert_cmp(p->quality_dropped[1], ==, 0.4);
     assert_cmp(p->quality_loss[WNW_QUALITY_REPLAY][1], ==, 0.3);
@@ -194,7 +198,8 @@ static void every_kind(void **state)
     assert_string_equal(wnw_profile_kind_name(7), "gate");
     assert_string_equal(wnw_profile_kind_name(8), "inputgate");
     assert_string_equal(wnw_profile_kind_name(9), "quality");
-    assert_null(wnw_profile_kind_name(10));
+    assert_string_equal(wnw_profile_kind_name(10), "gradient");
+    assert_null(wnw_profile_kind_name(11));
     assert_null(wnw_profile_kind_name(-1));
 }
 
@@ -356,6 +361,10 @@ static const struct change {
      "replay_kept is missing"},
     {"shares that fall", quality_text, "0.1,0.4", "0.4,0.1", WNW_E_FORMAT, "dropped[1] is not above"},
     {"a share of all", quality_text, "0.1,0.4", "0.1,1", WNW_E_FORMAT, "dropped[1]"},
+    {"gradients that are missing", gradient_text, "\"gradient\":[0", "\"gradients\":[0", WNW_E_FORMAT,
+     "results.gradient is missing"},
+    {"gradients of other layers", gradient_text, "0.5,1.5", "0.5,1.5,1", WNW_E_FORMAT, "gradient"},
+    {"a negative gradient", gradient_text, "0.5,", "-0.5,", WNW_E_FORMAT, "gradient[0]"},
     {"gates of no form", inputgate_text, "\"form\"", "\"shape\"", WNW_E_FORMAT, "settings.form is missing"},
     {"gates of an unknown form", inputgate_text, "linear", "cubic", WNW_E_FORMAT, "form is \"cubic\""},
     {"gates of no size", inputgate_text, "\"n_embd\":3", "\"n_emb\":3", WNW_E_FORMAT,

@@ -33,6 +33,8 @@ static int check_needs(const wnw_policy *p, const wnw_needs *needs)
          "winnow reads a prompt a second time only in sessions of its own"},
         {WNW_NEED_LOOKAHEAD, "tokens to come are generated with a copy of a cache, which only sessions have"},
         {WNW_NEED_PERPLEXITY, "libllama computes logits of few tokens, and after the backend has run"},
+        {WNW_NEED_NOTES, "only sessions keep what a policy notes of an entry"},
+        {WNW_NEED_TOKEN_TEXT, "libllama tells a backend the positions of tokens and not which ones they are"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (needs->flags & missing[i].need)

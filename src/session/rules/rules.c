@@ -84,7 +84,7 @@ static int check_phase(const wnw_policy *p, wnw_phase phase)
 static bool needs_policy(const struct wnw__eviction *ev)
 {
     return ev->size.kind != WNW_SIZE_NONE || ev->chunk || ev->every || ev->target || ev->once ||
-           ev->slack != 0 || ev->phase != WNW_PHASE_END;
+           ev->every_ratio != 0 || ev->slack != 0 || ev->phase != WNW_PHASE_END;
 }
 
 static int check_slack(const struct wnw__eviction *ev)
@@ -107,6 +107,22 @@ static int check_slack(const struct wnw__eviction *ev)
     return WNW_OK;
 }
 
+static int check_every_ratio(const struct wnw__eviction *ev)
+{
+    if (ev->every_ratio == 0)
+        return WNW_OK;
+    if (!(ev->every_ratio > 0 && ev->every_ratio < 1))
+        return wnw__fail(
+            WNW_E_RANGE,
+            "ratio %g while decoding is out of range; it is the fraction removed, above 0 and below 1",
+            ev->every_ratio);
+    if (ev->target != 0)
+        return wnw__fail(WNW_E_ARG,
+                         "a ratio while decoding takes the place of a target; leave out one of %g and %lld",
+                         ev->every_ratio, (long long)ev->target);
+    return WNW_OK;
+}
+
 static int check_rules(const struct wnw__eviction *ev)
 {
     if (!ev->policy && needs_policy(ev))
@@ -120,6 +136,7 @@ static int check_rules(const struct wnw__eviction *ev)
     if (ev->chunk < 0 || ev->every < 0 || ev->target < 0)
         return wnw__fail(WNW_E_RANGE, "chunk %d, every %d and target %lld must not be negative",
                          (int)ev->chunk, (int)ev->every, (long long)ev->target);
+    WNW_TRY(check_every_ratio(ev));
     WNW_TRY(check_phase(ev->policy, ev->phase));
     WNW_TRY(check_slack(ev));
     return ev->every > 0 ? check_phase(ev->policy, WNW_PHASE_DECODE) : WNW_OK;

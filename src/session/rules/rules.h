@@ -12,6 +12,8 @@ struct wnw__eviction {
     wnw_phase phase;
     int32_t chunk, every;
     int64_t target;
+    double every_ratio; /* in place of the target; 0 = none */
+    bool every_ratio_read;
     double slack; /* wnw_run_more.chunk_slack */
     bool once;
 };
