@@ -9,6 +9,7 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "base/err.h"
+#include "base/prefix.h"
 #include "cli/stored.h"
 #include "winnow_method.h"
 
@@ -46,7 +47,7 @@ static int note_seen(struct cli_chat *c, const int32_t *tokens, int32_t n)
 
 static int32_t common(const struct cli_chat *c, const int32_t *tokens, int32_t n)
 {
-    return cli_common_tokens(c->seen, c->n_read, tokens, n);
+    return wnw__common_tokens(c->seen, c->n_read, tokens, n);
 }
 
 static bool was_renumbered(const struct cli_chat *c)

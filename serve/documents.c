@@ -27,7 +27,7 @@ struct join {
     int32_t number; /* 0: there is none */
     int32_t documents[SERVE_JOINED], n;
     double share;
-    struct serve_join_part parts[SERVE_JOINED];
+    struct app_join_part parts[SERVE_JOINED];
     struct document as; /* its name is not used */
     int32_t n_holders;
     uint64_t used;
@@ -434,13 +434,13 @@ double serve_join_share(int32_t d)
     return held_join(d)->share;
 }
 
-void serve_join_set_parts(int32_t d, const struct serve_join_part parts[SERVE_JOINED])
+void serve_join_set_parts(int32_t d, const struct app_join_part parts[SERVE_JOINED])
 {
     struct join *j = held_join(d);
     memcpy(j->parts, parts, (size_t)j->n * sizeof *parts);
 }
 
-const struct serve_join_part *serve_join_parts(int32_t d)
+const struct app_join_part *serve_join_parts(int32_t d)
 {
     return held_join(d)->parts;
 }

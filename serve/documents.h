@@ -8,7 +8,7 @@
 #define WNW_SERVE_DOCUMENTS_H
 
 #include "serve/config.h"
-#include "serve/join_plan.h"
+#include "app/join_plan.h"
 #include "winnow_store.h"
 
 #ifdef __cplusplus
@@ -86,8 +86,8 @@ const int32_t *serve_join_documents(int32_t d, int32_t *n);
 int32_t serve_join_place(int32_t d);
 double serve_join_share(int32_t d);
 /* Sets and returns where its documents are in its tokens. It is set before these. */
-void serve_join_set_parts(int32_t d, const struct serve_join_part parts[SERVE_JOINED]);
-const struct serve_join_part *serve_join_parts(int32_t d);
+void serve_join_set_parts(int32_t d, const struct app_join_part parts[SERVE_JOINED]);
+const struct app_join_part *serve_join_parts(int32_t d);
 /* A name to show, of any document or list; that of a list which is gone is "". */
 void serve_document_show(int32_t d, char name[SERVE_JOIN_NAME + 1]);
 

@@ -148,7 +148,7 @@ static bool put_copy(struct serve_watched *w, int32_t seq, int32_t d)
 
 /* Takes what a part has of its document to its place in the sequence `to`, by way of a slot. */
 static bool take_part(struct serve_watched *w, int32_t seq, int32_t to, int32_t d,
-                      const struct serve_join_part *part)
+                      const struct app_join_part *part)
 {
     const int32_t end = part->from + part->n, by = part->at - part->from;
     if (part->n == 0)
@@ -163,7 +163,7 @@ static bool take_part(struct serve_watched *w, int32_t seq, int32_t to, int32_t 
 /* Fills a sequence with the parts of a list. Later documents first, because a slot is needed for each. */
 static bool fill(struct serve_watched *w, int32_t seq, int32_t to, int32_t d)
 {
-    const struct serve_join_part *parts = serve_join_parts(d);
+    const struct app_join_part *parts = serve_join_parts(d);
     int32_t n, n_ids;
     const int32_t *documents = serve_join_documents(d, &n), *ids = serve_document_tokens(d, &n_ids);
     bool good = clear(w, seq);
@@ -180,7 +180,7 @@ static bool fill(struct serve_watched *w, int32_t seq, int32_t to, int32_t d)
 
 static void note(struct serve_watched *w, int32_t seq, int32_t to, int32_t d)
 {
-    const struct serve_join_part *parts = serve_join_parts(d);
+    const struct app_join_part *parts = serve_join_parts(d);
     int32_t n, n_moved = 0;
     const int32_t *documents = serve_join_documents(d, &n);
     struct serve_slot_cache *s = &w->slot_cache[to];

@@ -327,7 +327,7 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
     *r = (struct serve_request){
         .form = form,
         .n_prompts = 1,
-        .again = SERVE_JOIN_SHARE,
+        .again = APP_JOIN_SHARE,
         .ask = {.keep_rule = serve_settings()->keep_rule, .slot = -1, .n_slots = 1, .n_prompt = -1}};
     const int status = serve_parse(&r->body, body, n, why);
     if (status)

@@ -3,7 +3,7 @@
 # tests the same server without them. Both are linked from the archive that `make server` compiles; nothing of libllama
 # is compiled again. Under sanitizers there is none: the archive has no marks of theirs.
 # What needs no server, and is tested by itself.
-add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/join_plan.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/prefix.c serve/request.c serve/request_adapters.c serve/request_messages.c
+add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/prefix.c serve/request.c serve/request_adapters.c serve/request_messages.c
   serve/request_prompt.c serve/schema.c
   serve/restores.c serve/sequences.c serve/sha256.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/tickets.c serve/turns.c serve/values.c serve/keep_rule.c serve/why.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)

@@ -109,8 +109,6 @@ struct serve_prefix {
 };
 /* Whether a request may begin with it; its text is not compared, unless the policy looks at the question. */
 bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask);
-/* Bytes that two texts begin with alike. */
-size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b);
 
 enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
 /* Claims slots for a request; waits while they are taken, until its client has left. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which slot a request gets, when, and whether it may begin with what is there. */
+#include "base/prefix.h"
 #include "serve/parks.h"
 #include "serve/slots_impl.h"
 
@@ -63,7 +64,7 @@ static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask
         const struct serve_slot *s = &all->slot[i];
         if (!(from >> i & 1))
             continue;
-        const size_t n = s->key ? serve_common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
+        const size_t n = s->key ? wnw__common_bytes(ask->key, ask->key_len, s->key, s->key_len) : 0;
         if (n >= n_parked && goes_on(s, n) &&
             (n > most || (n == most && best >= 0 && s->used < all->slot[best].used))) {
             most = n;
@@ -174,7 +175,7 @@ static bool moves_more(const struct serve_slots *all, const struct serve_ask *as
 {
     for (const struct serve_lost *l = all->moving; l; l = l->next_moving)
         if (serve_same_owner(&l->owner, &ask->owner) &&
-            is_better(serve_common_prefix(ask->key, ask->key_len, l->key, l->key_len), n, ask->key_len))
+            is_better(wnw__common_bytes(ask->key, ask->key_len, l->key, l->key_len), n, ask->key_len))
             return true;
     return false;
 }
@@ -221,7 +222,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
 /* Bytes of a prompt that a slot's own begins with, if it may be used. */
 static size_t used_of(const struct serve_slot *s, const struct serve_ask *ask, bool reuses)
 {
-    return reuses && s->key ? serve_common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
+    return reuses && s->key ? wnw__common_bytes(ask->key, ask->key_len, s->key, s->key_len) : 0;
 }
 
 /* Lists the conversations that slots of a claim lose. n_used: bytes of the first slot's prompt that the request uses. */

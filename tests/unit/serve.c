@@ -1047,7 +1047,7 @@ static void test_plan_of_several_documents(void **state)
     (void)state;
     enum { A = 40, B = 200 };
     int32_t a[2 + A], b[2 + B], prompt[2 + A + 1 + B + 5] = {0}, total, wrong;
-    struct serve_join_part parts[2];
+    struct app_join_part parts[2];
     write_document(a, A, 100);
     write_document(b, B, 1000);
     memcpy(prompt, a, sizeof a);
@@ -1055,28 +1055,28 @@ static void test_plan_of_several_documents(void **state)
     memcpy(prompt + 2 + A + 1, b + 2, B * sizeof *b);
     prompt[2 + A + 1] = 8;         /* its first token is written otherwise here, */
     prompt[2 + A + 1 + B - 1] = 9; /* and its last one */
-    const struct serve_join_source of[] = {{a, 2 + A, 2}, {b, 2 + B, 2}};
+    const struct app_join_source of[] = {{a, 2 + A, 2}, {b, 2 + B, 2}};
     const int32_t n = (int32_t)(sizeof prompt / sizeof *prompt);
-    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_true(app_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
     assert_int_equal(parts[0].n, 2 + A);
     assert_int_equal(parts[1].from, 2 + 101); /* more than half of them are read */
     assert_int_equal(parts[1].at, 2 + A + 1 + 101);
     assert_int_equal(parts[1].n, B - 101 - 1);
     assert_int_equal(total, 2 + A + 1 + B - 1);
-    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.01, &total, &wrong));
-    assert_int_equal(parts[1].from, 2 + SERVE_JOIN_LEAST);
-    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.0, &total, &wrong));
+    assert_true(app_join_plan(parts, of, 2, prompt, n, 0.01, &total, &wrong));
+    assert_int_equal(parts[1].from, 2 + APP_JOIN_LEAST);
+    assert_true(app_join_plan(parts, of, 2, prompt, n, 0.0, &total, &wrong));
     assert_int_equal(parts[1].from, 3); /* its first token is another one here */
-    assert_true(serve_join_plan(parts, of, 2, prompt, n, 1.0, &total, &wrong));
+    assert_true(app_join_plan(parts, of, 2, prompt, n, 1.0, &total, &wrong));
     assert_int_equal(parts[1].n, 0);
     assert_int_equal(total, 2 + A + 1 + B - 1);
     prompt[2 + A + 100] = 8; /* it is another text */
-    assert_false(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_false(app_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
     assert_int_equal(wrong, 1);
     prompt[20] = 8;
-    assert_false(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_false(app_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
     assert_int_equal(wrong, 0);
-    assert_false(serve_join_plan(parts, of, 2, a, 10, 0.5, &total, &wrong));
+    assert_false(app_join_plan(parts, of, 2, a, 10, 0.5, &total, &wrong));
 }
 
 static void test_lists_of_documents(void **state)
