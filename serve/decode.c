@@ -5,6 +5,7 @@
 #include "serve/breaks.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
+#include "serve/join_room.h"
 #include "serve/sample.h"
 #include "serve/stretch.h"
 
@@ -54,8 +55,7 @@ static bool is_warmup(const struct serve_watched *w, int32_t seq, const struct s
  * there are such slots, and no more until one has been cleared. */
 static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
 {
-    const uint64_t cap = serve_settings()->cap;
-    if (cap == 0 || serve_watched_bytes_with(w, b->n) <= cap)
+    if (serve_join_make_way(w, b->n))
         return false;
     return w->n_purges++ < serve_watched_n_idle(w, b);
 }

@@ -112,8 +112,6 @@ static const char *misfit_of(const int32_t *documents, int32_t n)
     const char *system = serve_document_system(documents[0]);
     if (serve_joins_refused())
         return serve_joins_refused();
-    if (serve_settings()->cap > 0)
-        return "where memory is bounded (--kv-bytes) a request begins with one document";
     for (int32_t i = 1; i < n; i++) {
         const char *other = serve_document_system(documents[i]);
         for (int32_t k = 0; k < i; k++)

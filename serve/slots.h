@@ -110,6 +110,10 @@ struct serve_prefix {
 /* Whether a request may begin with it; its text is not compared, unless the policy looks at the question. */
 bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask);
 
+/* Claims a slot without a request, whose memory the request of `slot` needs for its list of documents; it is to be erased. False: none is in its
+ * way. */
+bool serve_slots_claim_in_way(int32_t slot, struct serve_claim *claim);
+
 enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
 /* Claims slots for a request; waits while they are taken, until its client has left. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
 enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_claim *claim, char *why);
@@ -131,6 +135,9 @@ bool serve_slots_take_prompt(int32_t slot, struct serve_park_about *about);
 void serve_slots_forget_prompt(int32_t slot);
 
 /* ---- The decoding thread ---- */
+
+/* Whether no request begins with a list of documents, so that its cells may go. It then counts as one that is there no more (slots_cap.c). */
+bool serve_slots_give_up_list(int32_t d);
 
 /* Whether the rule of a slot differs from that at the last call, or this is the first call. The rule is then copied to *keep_rule. */
 bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule);

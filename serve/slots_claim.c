@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which slot a request gets, when, and whether it may begin with what is there. */
 #include "base/prefix.h"
+#include "serve/documents.h"
 #include "serve/parks.h"
 #include "serve/slots_impl.h"
 
@@ -193,7 +194,8 @@ static void free_lost(struct serve_lost *lost)
 
 /* ---- Claims ---- */
 
-static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask, uint64_t reserved)
+static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask, uint64_t reserved,
+                 int32_t chunk)
 {
     struct serve_slot *s = &all->slot[i];
     s->claimed = true;
@@ -202,6 +204,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->stores = ask->stores;
     s->n_prompt = ask->n_prompt;
     s->n_answer = ask->n_predict * ask->n_slots;
+    s->list_plus_1 = serve_document_is_join(ask->document_plus_1 - 1) ? ask->document_plus_1 : 0;
     if (ask->visits)
         return;
     char *key = malloc(ask->key_len + 1);
@@ -216,7 +219,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->refuses = ask->refuses;
     s->parked = s->no_reuse = false;
     s->keep_rule = ask->keep_rule;
-    s->keep_rule.chunk = serve_slots_chunk(all, ask);
+    s->keep_rule.chunk = chunk;
 }
 
 /* Bytes of a prompt that a slot's own begins with, if it may be used. */
@@ -259,7 +262,7 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     *claimed = answer == SERVE_CLAIMED;
     if (!*claimed)
         return answer;
-    *claimed = serve_slots_room_now(all, claim->slots, serve_slots_peak(all, ask));
+    *claimed = serve_slots_room_now(all, claim->slots, ask);
     if (!*claimed)
         return SERVE_CLAIMED; /* it waits until slots of other requests have given up what they held before */
     const struct serve_slot *s = &all->slot[claim->slot];
@@ -270,9 +273,12 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     claim->parked = is_better(n_parked, n_slot, ask->key_len) ? parked : 0;
     if (!ask->visits && serve_parks_are_on())
         find_lost(all, claim, claim->parked ? 0 : n_slot);
+    const uint64_t reserved =
+        serve_slots_peak(all, ask); /* before it counts as one of those that have slots */
+    const int32_t chunk = serve_slots_chunk(all, ask);
     for (int32_t i = 0; i < all->n_slots; i++)
         if (claim->slots >> i & 1)
-            take(all, i, ask, i == claim->slot ? serve_slots_peak(all, ask) : 0);
+            take(all, i, ask, i == claim->slot ? reserved : 0, chunk);
     all->slot[claim->slot].no_reuse = claim->no_reuse;
     for (struct serve_waiter *w = all->waiting; w != self; w = w->next)
         w->n_overtaken++;
@@ -316,6 +322,25 @@ enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_cl
         answer = wait_in_line(all, ask, claim, why);
     serve_slots_unlock();
     return answer;
+}
+
+bool serve_slots_claim_in_way(int32_t slot, struct serve_claim *claim)
+{
+    static const struct serve_ask visit = {.key = "", .slot = -1, .n_slots = 1, .visits = true};
+    struct serve_slots *all = serve_slots_lock();
+    int32_t oldest = -1;
+    for (int32_t i = 0; i < all->n_slots; i++)
+        if (!all->slot[i].claimed && all->slot[i].n_tokens > 0 &&
+            (oldest < 0 || all->slot[i].used < all->slot[oldest].used))
+            oldest = i;
+    const bool found = oldest >= 0 && !serve_slots_list_fits(all, slot);
+    *claim = (struct serve_claim){.slot = found ? oldest : -1, .slots = found ? UINT64_C(1) << oldest : 0};
+    if (found && serve_parks_are_on())
+        find_lost(all, claim, 0);
+    if (found)
+        take(all, oldest, &visit, 0, 0);
+    serve_slots_unlock();
+    return found;
 }
 
 enum serve_answer serve_slots_hold(int32_t slot, bool (*client_left)(void *user), void *user,

@@ -1112,6 +1112,75 @@ static void test_lists_of_documents(void **state)
     serve_documents_free();
 }
 
+/* Documents of 20 and 40 tokens that were compressed to half. 10 tokens of the second one are read again. */
+static int32_t list_of_two(void)
+{
+    static const struct app_join_part parts[SERVE_JOINED] = {{.n = 20}, {.at = 30, .from = 10, .n = 30}};
+    static const int32_t both[] = {0, 1};
+    char why[SERVE_TEXT];
+    int32_t ids[60] = {0};
+    assert_true(load("a", "one", 3, why));
+    assert_true(load("b", "two", 3, why));
+    assert_true(serve_document_set_tokens(0, ids, 20, 0));
+    assert_true(serve_document_set_tokens(1, ids, 40, 0));
+    serve_document_kept(0, 100, &config.keep_rule);
+    serve_document_kept(1, 200, &config.keep_rule);
+    const int32_t d = serve_join_take(both, 2, 0.25);
+    serve_join_set_parts(d, parts);
+    assert_true(serve_document_set_tokens(d, ids, 60, 0));
+    return d;
+}
+
+/* 100 bytes a token, 10 entries of it. A list counts once for all requests that begin with it, and for none it counts nothing. */
+static void test_the_cap_with_lists_of_documents(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT] = "";
+    struct serve_claim x, y, idle;
+    struct serve_keep_rule by;
+    int32_t n;
+    int64_t entries;
+    open_slots(3, 8000);
+    const int32_t d = list_of_two();
+    struct serve_ask a = ask_of("one two who"), b = ask_of("one two what");
+    a.document_plus_1 = b.document_plus_1 = d + 1;
+    a.n_prompt = b.n_prompt = 5;
+    a.n_predict = b.n_predict = 5;
+    a.slot = 0;
+    b.slot = 1;
+    assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG); /* 3000 and 4100, and 1000 of its own */
+    assert_non_null(strstr(why, "takes 5100 bytes"));
+    assert_non_null(strstr(why, "one after the other takes 4100 of"));
+    open_slots(3, 8100);
+    x = claimed(&a);
+    assert_true(x.must_restore);
+    assert_int_equal(serve_slots_claim(&b, &y, why), SERVE_BUSY);
+    serve_document_kept(d, 400, &config.keep_rule); /* it is made: 30 tokens' worth more than the first one */
+    y = claimed(&b);
+    serve_slots_report(0, &(struct serve_content){.n_tokens = 65, .entries = 450, .document_plus_1 = d + 1});
+    assert_false(serve_slots_give_up_list(d));
+    serve_slots_release(&x);
+    assert_false(serve_slots_give_up_list(d));
+    serve_slots_release(&y);
+    x = claimed(&a); /* it is there */
+    assert_false(x.must_restore);
+    serve_slots_release(&x);
+    /* No request has it, so that it is given up, and is made again. */
+    assert_true(serve_slots_give_up_list(d));
+    assert_false(serve_document_look(d, &n, &entries, &by));
+    serve_slots_report(0, &(struct serve_content){.n_tokens = 0});
+    serve_slots_report(2, &(struct serve_content){.n_tokens = 30, .entries = 300});
+    x = claimed(&a);
+    assert_true(x.must_restore);
+    assert_true(serve_slots_claim_in_way(x.slot, &idle));
+    assert_int_equal(idle.slot, 2);
+    serve_slots_report(2, &(struct serve_content){.n_tokens = 0});
+    serve_slots_release(&idle);
+    assert_false(serve_slots_claim_in_way(x.slot, &idle));
+    serve_slots_release(&x);
+    serve_documents_free();
+}
+
 /* 100 bytes a token, 10 entries of it. */
 static void test_slots_behind_documents(void **state)
 {
@@ -1335,6 +1404,7 @@ int main(void)
         cmocka_unit_test(test_the_cap),
         cmocka_unit_test(test_the_cap_of_several_answers),
         cmocka_unit_test(test_the_cap_with_windows),
+        cmocka_unit_test(test_the_cap_with_lists_of_documents),
         cmocka_unit_test(test_the_cap_with_what_is_left),
         cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
