@@ -46,7 +46,7 @@ static int check_rotation(const struct wnw__wkv_meta *m)
         (int)m->k_block, (int)m->v_block, (int)k, (int)v, k == 0 ? "; store it with --kv-rotate off" : "");
 }
 
-static bool has_new_positions(const struct wnw_stored *st)
+bool wnw__wkv_has_new_positions(const struct wnw_stored *st)
 {
     const struct wnw__session_state *s = &st->meta.state;
     bool has = s->pos_shift > 0 || s->n_ambiguous > 0;
@@ -79,7 +79,7 @@ static int check_fit(const struct wnw_stored *st)
     if (m->kv_tail > 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "its newest entries are f16 (--kv-tail), and libllama's cache has one type");
-    if (has_new_positions(st))
+    if (wnw__wkv_has_new_positions(st))
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "its entries have new positions (+rerotate), which libllama has not in every head");
     if (m->aux_planes[WNW_AUX_BIAS] > 0)
