@@ -27,8 +27,10 @@ void serve_join_empty(struct serve_watched *w, int32_t place)
 {
     const int32_t from = serve_join_sequence(w, place);
     for (int32_t seq = 0; w->joined[place] > 0 && seq < w->n_slots; seq++)
-        if (w->slot_cache[seq].document_plus_1 == w->joined[place])
+        if (w->slot_cache[seq].document_plus_1 == w->joined[place]) {
             serve_document_cells_end(w, seq);
+            serve_watched_report(w, seq);
+        }
     if (w->joined[place] > 0)
         serve_join_lost(w->joined[place] - 1);
     w->joined[place] = 0;

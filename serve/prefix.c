@@ -10,7 +10,7 @@ bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *
         return false;
     if (ask->reuse != SERVE_REUSE_SAME)
         return ask->reuse == SERVE_REUSE_ANY;
-    if (prefix->document_plus_1 != ask->document_plus_1)
+    if (prefix->document_plus_1 != ask->document_plus_1 || prefix->of_list) /* it is as nobody asks for it */
         return false;
     if ((prefix->unnoted || !serve_same_recipe(prefix->keep_rule, &ask->keep_rule)) &&
         serve_looks_back(&ask->keep_rule))

@@ -104,7 +104,7 @@ struct serve_prefix {
     const char *key; /* NULL: not known */
     size_t key_len;
     const struct serve_keep_rule *keep_rule, *compressed_by; /* compressed_by NULL: it is whole */
-    bool unnoted;
+    bool unnoted, of_list;
     int32_t document_plus_1;
 };
 /* Whether a request may begin with it; its text is not compared, unless the policy looks at the question. */
@@ -150,6 +150,7 @@ struct serve_content {
     int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
     bool reading;            /* a part of a prompt */
     bool unnoted;            /* what some rules look back at was not noted, or has been dropped */
+    bool of_list;            /* it begins with documents that were put one after the other, and that list is gone */
     int32_t n_removed;       /* tokens of the conversation that are there no more (stretch.h) */
     const struct serve_keep_rule *compressed_by; /* NULL: nothing was dropped */
 };

@@ -103,6 +103,7 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
                                                   .keep_rule = &s->keep_rule,
                                                   .compressed_by = s->compressed ? &s->compressed_by : NULL,
                                                   .unnoted = s->unnoted,
+                                                  .of_list = s->of_list,
                                                   .document_plus_1 = s->document_plus_1},
                            ask);
 }
@@ -117,7 +118,8 @@ enum { LEAST_PARKED = 32, LEAST_LOST = 256 };
 static bool loses(const struct serve_slots *all, const struct serve_slot *s, size_t n_used)
 {
     const size_t n_lost = s->key_len - n_used;
-    if (!s->key || s->document_plus_1 > 0 || s->reading || (all->by_request && s->n_tokens < LEAST_PARKED))
+    if (!s->key || s->document_plus_1 > 0 || s->of_list || s->reading ||
+        (all->by_request && s->n_tokens < LEAST_PARKED))
         return false;
     return n_lost > LEAST_LOST || n_lost > s->key_len / 2;
 }

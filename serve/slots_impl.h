@@ -23,7 +23,7 @@ struct serve_slot {
     int32_t n_tokens;
     int64_t entries;
     int32_t document_plus_1, n_removed;
-    bool reading, compressed, unnoted;
+    bool reading, compressed, unnoted, of_list;
     struct serve_keep_rule compressed_by;
 };
 

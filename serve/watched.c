@@ -163,6 +163,7 @@ void serve_watched_report(struct serve_watched *w, int32_t seq)
                                                     .document_plus_1 = s->document_plus_1,
                                                     .reading = s->reading,
                                                     .unnoted = s->unnoted,
+                                                    .of_list = s->of_list,
                                                     .n_removed = serve_watched_removed(w, seq),
                                                     .compressed_by = s->compressed ? &s->by : NULL});
 }

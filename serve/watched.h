@@ -31,6 +31,7 @@ struct serve_slot_cache {
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
     bool recount;      /* its cells have just become known, and its entries must be counted */
     int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
+    bool of_list;            /* its first tokens are those of a list of documents that is there no more */
 };
 
 /* The rule of a slot, set when a request claims it: no later step parses its recipe. */

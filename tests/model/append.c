@@ -61,7 +61,9 @@ static wnw_stored *stored(const struct test_model *f, wnw_engine *e, const wnw_s
     if (p)
         assert_ok(wnw_session_begin(s, &run));
     assert_ok(wnw_session_read(s, f->tokens + N_FIRST, N_SECOND, NULL));
-    assert_ok(wnw_session_store(s, path, NULL));
+    const wnw_store_params read = {WNW_INIT(wnw_store_params), .tokens = f->tokens + N_FIRST,
+                                   .n_tokens = N_SECOND};
+    assert_ok(wnw_session_store(s, path, &read));
     assert_ok(wnw_stored_open(&st, path));
     wnw_session_free(s);
     wnw_policy_free(p);

@@ -121,6 +121,13 @@ with serve("--policy", "full", "--slots", "2", "--context", "3000", "--save", wo
         came = chat(s, {"documents": ["c", "b"], "reread": 0.2 + i / 40})
         check("a list of many", came.status == 200 and read(came) < 60, came.text)
     check("the first one again", same(joined, chat(s, {"documents": ["a", "b"]})))
+    inline = chat(s, {}, texts["c"] + "\n\n" + texts["b"], id_slot=int(came.headers["X-Winnow-Slot"]))
+    check("texts that nobody wants joined are read", read(inline) > 100, read(inline))
+    held = chat(s, {"documents": ["b", "c"]}, id_slot=1)
+    for i in range(8):
+        chat(s, {"documents": ["c", "a"], "reread": 0.3 + i / 40}, id_slot=0)
+    inline = chat(s, {}, texts["b"] + "\n\n" + texts["c"], id_slot=1)
+    check("also where their list is gone", held.status == 200 and read(inline) > 100, read(inline))
     goes_on = [chat(s, {"documents": ["a", "b"]}, question=f"what {i}") for i in range(3)]
     check("more questions", all(x.status == 200 and read(x) < 60 for x in goes_on))
     check("no document has changed", before == [(d["name"], d["entries"]) for d in kv(s)["documents"]], kv(s)["documents"])
