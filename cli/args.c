@@ -271,8 +271,12 @@ static const struct app_option stored_options[] = {
 APP_GROUP(cli_group_stored, "What is stored", stored_options);
 
 static const struct app_option ask_options[] = {
-    {"cache", 'c', APP_TEXT, "DOC.wkv", NULL, NULL, "the stored document; or name a folder with --store",
-     AT(cache), 0, 0, NULL},
+    {"cache", 'c', APP_TEXTS, "DOC.wkv", NULL, NULL,
+     "the stored document; or name a folder with --store; several -c follow each other in this order",
+     AT(caches), 0, 0, NULL},
+    {"reread", 0, APP_REAL, "SHARE", NULL, "0.05",
+     "with several -c: the part of each later document that is read again, 32 tokens at least; 0: none",
+     AT(reread), 0, 1, "0 to 1"},
     {"prompt", 'p', APP_TEXT, "QUESTION", NULL, NULL, "question", AT(app.question), 0, 0, NULL},
     {"questions", 0, APP_TEXT, "FILE", NULL, NULL,
      "questions, one a line; - is standard input. Each answer is a line of JSON", AT(questions), 0, 0, NULL},

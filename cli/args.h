@@ -24,6 +24,8 @@ struct cli_args {
     char *resume; /* chat: the file that a conversation goes on from, and is saved to; or one of --state */
     char *api_key_file;
     char *cache, *questions, *store, *compare, *slot;
+    struct app_list caches; /* ask: stored documents that follow each other */
+    double reread;
     bool store_exact, store_any;
     char *url, *document, *answer;
     int64_t of_slot;

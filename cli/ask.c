@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* winnow ask: questions about a stored document. */
+/* winnow ask: questions about stored documents. */
 #include "cli/ask.h"
 #include "app/args.h"
 #include "app/console.h"
@@ -18,6 +18,7 @@
 #include "cli/stored.h"
 #include "winnow_store.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,11 @@ static int check_document(struct ask *ask, const struct cli_args *args)
     if (args->cache && args->store)
         return app_fail(APP_BAD_INPUT,
                         "-c names a stored document, --store a folder of them; give one of the two");
+    if (args->caches.n > 1 && args->app.devices)
+        return app_fail(APP_BAD_INPUT, "several documents are joined in sessions of the CPU; leave out "
+                                       "--devices, or give one -c");
+    if (!isnan(args->reread) && args->caches.n < 2)
+        return app_fail(APP_BAD_INPUT, "--reread is for several documents; give each with a -c of its own");
     if (given && args->cache)
         return app_fail(APP_BAD_INPUT,
                         "a stored document was read and compressed already; leave out %s, or give --store",
@@ -174,9 +180,7 @@ static int lay_out_turn(struct ask_question *q, const struct cli_conversation *c
 
 static int check_length(const struct ask *ask, int32_t i)
 {
-    wnw_stored_info info = wnw_stored_info_default();
-    (void)wnw_stored_get_info(ask->st, &info); /* this call does not fail for an open file */
-    const int32_t left = ask->job.info.n_ctx_train - info.n_past, n = ask->questions[i].n_tokens;
+    const int32_t left = ask->job.info.n_ctx_train - ask->n_past, n = ask->questions[i].n_tokens;
     if (n <= left)
         return APP_OK;
     return app_fail(
@@ -235,7 +239,9 @@ static int begin_question(struct ask *ask, struct ask_question *q)
 {
     struct app_job *job = &ask->job;
     q->start_ms = app_now_ms();
-    int rc = cli_stored_session(&q->session, ask->st, job->engine, q->n_tokens + job->args->n);
+    int rc = ask->join.session
+                 ? cli_ask_join_session(&q->session, ask)
+                 : cli_stored_session(&q->session, ask->st, job->engine, q->n_tokens + job->args->n);
     if (rc != APP_OK)
         return rc;
     job->session = q->session;
@@ -401,21 +407,31 @@ static int open_kept(struct ask *ask, const struct cli_args *args)
     return rc;
 }
 
+/* What is known of the documents, once the first one and the model are open. */
+static int open_documents(struct ask *ask, const struct cli_args *args)
+{
+    wnw_stored_info info = wnw_stored_info_default();
+    const int status = wnw_stored_check_model(ask->st, ask->job.model);
+    (void)wnw_stored_get_info(ask->st, &info); /* this call does not fail for an open file */
+    ask->n_past = info.n_past;
+    const int rc = status == WNW_OK ? cli_stored_describe(&ask->job, ask->st) : app_fail_status(status);
+    return rc == APP_OK && args->caches.n > 1 ? cli_ask_join_open(ask, args) : rc;
+}
+
 static int open_all(struct ask *ask, const struct cli_args *args)
 {
     struct app_job *job = &ask->job;
     int rc = args->store ? open_kept(ask, args) : cli_stored_open(&ask->st, args->cache);
     if (rc == APP_OK && !args->store)
         rc = app_job_open(job);
-    if (rc != APP_OK)
-        return rc;
-    const int status = wnw_stored_check_model(ask->st, job->model);
-    rc = status == WNW_OK ? cli_stored_describe(job, ask->st) : app_fail_status(status);
+    if (rc == APP_OK)
+        rc = open_documents(ask, args);
     if (rc == APP_OK)
         rc = lay_out_all(ask);
     if (rc != APP_OK)
         return rc;
-    return args->app.devices ? open_on_devices(ask, args) : cli_stored_engine(job);
+    rc = args->app.devices ? open_on_devices(ask, args) : cli_stored_engine(job);
+    return rc == APP_OK && ask->join.n > 0 ? cli_ask_join_read(ask) : rc;
 }
 
 static void close_all(struct ask *ask)
@@ -428,6 +444,7 @@ static void close_all(struct ask *ask)
         free(q->tokens);
     }
     free(ask->questions);
+    cli_ask_join_end(&ask->join);
     cli_on_devices_end(&ask->devices);
     app_job_close(&ask->job);
     wnw_stored_free(ask->st);
@@ -438,6 +455,7 @@ int cli_ask(const struct app_args *args)
     struct cli_args own = *(const struct cli_args *)args;
     own.app.context_only = true; /* what was compressed is the document */
     own.app.json = own.app.json || own.questions;
+    own.cache = own.caches.n > 0 ? own.caches.s[0] : NULL;
     struct ask ask = {.path = own.store ? own.store : own.cache,
                       .job = {.args = &own.app, .keep.run = wnw_run_default()}};
     int rc = check_arguments(&ask, &own);

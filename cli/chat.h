@@ -85,6 +85,8 @@ bool cli_chat_undo(struct cli_chat *c);
 void cli_chat_restart(struct cli_chat *c);
 /* Brings the session to where the turns are, where it is not. */
 int cli_chat_catch_up(struct cli_chat *c);
+/* Has it read the end of the last answer, too, where that was generated and not read: what is read is all that is parked of an answer. */
+int cli_chat_read_answer(struct cli_chat *c);
 
 /* ---- Files (chat_save.c) ---- */
 

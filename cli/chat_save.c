@@ -157,6 +157,9 @@ int cli_chat_park(struct cli_chat *c)
     int rc = cli_chat_catch_up(c);
     if (rc != APP_OK || c->stale)
         return rc;
+    rc = cli_chat_read_answer(c);
+    if (rc != APP_OK)
+        return rc;
     rc = cli_parked_add(&c->parked, write_parked, c, c->resumed, !c->own_rules);
     if (rc == APP_OK)
         app_note("parked in '%s' as %llu: %d turns, %d tokens", c->args.state,

@@ -9,6 +9,7 @@
 #include "app/process.h"
 #include "app/stop.h"
 #include "base/err.h"
+#include "base/prefix.h"
 #include "cli/stored.h"
 #include "winnow_method.h"
 
@@ -46,7 +47,7 @@ static int note_seen(struct cli_chat *c, const int32_t *tokens, int32_t n)
 
 static int32_t common(const struct cli_chat *c, const int32_t *tokens, int32_t n)
 {
-    return cli_common_tokens(c->seen, c->n_read, tokens, n);
+    return wnw__common_tokens(c->seen, c->n_read, tokens, n);
 }
 
 static bool was_renumbered(const struct cli_chat *c)
@@ -353,17 +354,27 @@ static int follow(struct cli_chat *c, const wnw_prompt *turn)
 
 /* ---- Reading all again ---- */
 
+/* Has the session read a token as one that was generated. */
+static int read_generated(struct cli_chat *c, int32_t token)
+{
+    const int status = c->devices.sequence ? app_sequence_read(c->devices.sequence, &token, 1, NULL, NULL)
+                                           : wnw_session_decode(c->job.session, token);
+    return status == WNW_OK ? note_seen(c, &token, 1) : app_fail_status(status);
+}
+
 /* Has the session read an answer as it was generated. */
 static int repeat_answer(struct cli_chat *c, const struct cli_turn *turn)
 {
-    for (int32_t i = 0; i < turn->n_read; i++) {
-        const int status = c->devices.sequence
-                               ? app_sequence_read(c->devices.sequence, &turn->answer[i], 1, NULL, NULL)
-                               : wnw_session_decode(c->job.session, turn->answer[i]);
-        const int rc = status == WNW_OK ? note_seen(c, &turn->answer[i], 1) : app_fail_status(status);
-        if (rc != APP_OK)
-            return rc;
-    }
+    for (int32_t i = 0; i < turn->n_read; i++)
+        WNW_TRY(read_generated(c, turn->answer[i]));
+    return APP_OK;
+}
+
+int cli_chat_read_answer(struct cli_chat *c)
+{
+    struct cli_turn *last = &c->conversation.turns[c->conversation.n - 1];
+    for (; last->n_read < last->n_answer && room_after(c, 1) >= 0; last->n_read++)
+        WNW_TRY(read_generated(c, last->answer[last->n_read]));
     return APP_OK;
 }
 

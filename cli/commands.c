@@ -89,14 +89,15 @@ const struct app_command cli_commands[] = {
      .run = cli_compress},
     {.name = "ask",
      .first = "model cache prompt questions file store budget ratio n json help",
-     .about = "Answers questions about a document that `compress` has stored, or that a folder keeps.",
-     .usage = "[-m MODEL] -c DOC.wkv | --store DIR -f DOC [--policy RECIPE] [SIZE]  -p QUESTION | "
+     .about = "Answers questions about documents that `compress` has stored, or that a folder keeps.",
+     .usage = "[-m MODEL] -c DOC.wkv... | --store DIR -f DOC [--policy RECIPE] [SIZE]  -p QUESTION | "
               "--questions FILE",
      .notes =
          "The answer is the same as that of `winnow run --context-only` with the same options, but the "
          "document is\nnot read again. The file is never changed, and several processes share its pages. "
          "With --store, a\ndocument that the folder does not have under this recipe and size is read and "
-         "added.",
+         "added. Several -c\nare taken as they were stored, one after the other; a document that was read alone "
+         "has not seen the\nothers.",
      .groups = ask_groups,
      .args_size = sizeof(struct cli_args),
      .run = cli_ask},

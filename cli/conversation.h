@@ -32,15 +32,6 @@ struct cli_conversation {
     int32_t n_laid; /* turns that are laid out in it with their answers */
 };
 
-/* How many tokens two lists have in common at their beginning. */
-static inline int32_t cli_common_tokens(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b)
-{
-    int32_t n = 0;
-    while (n < n_a && n < n_b && a[n] == b[n])
-        n++;
-    return n;
-}
-
 /* All functions return exit codes and print their messages. */
 
 /* Adds a turn, whose texts are copied, and makes *out, which is released with wnw_prompt_free, also after errors. Nothing changes on failure. */

@@ -6,6 +6,7 @@
 #include "app/output.h"
 #include "app/profiles.h"
 #include "base/kv_types.h"
+#include "base/prefix.h"
 #include "cli/stored.h"
 
 #include <stdio.h>
@@ -265,7 +266,7 @@ static bool same_rules(const struct cli_parked_entry *e, const wnw_run *run)
 static int32_t n_given(const struct cli_parked_entry *e, const struct serve_slot_read *read,
                        const wnw_run *run, const int32_t *tokens, int32_t n)
 {
-    const int32_t same = cli_common_tokens(tokens_of(read), read->file.n_sequence, tokens, n);
+    const int32_t same = wnw__common_tokens(tokens_of(read), read->file.n_sequence, tokens, n);
     const bool keeps_all = !run->policy || wnw_policy_is_full(run->policy);
     if (!e->about.compressed)
         return keeps_all ? same : 0; /* a policy judges all tokens together */
@@ -280,9 +281,7 @@ static const struct cli_parked_entry *next_best(const struct cli_parked *p, cons
     size_t most = 0;
     for (int32_t i = 0; i < p->n; i++) {
         const struct serve_park_about *a = &p->of[i].about;
-        size_t n = 0;
-        while (n < len && n < a->key_len && text[n] == a->key[n])
-            n++;
+        const size_t n = wnw__common_bytes(text, len, a->key, a->key_len);
         if (!looked[i] && n > most) {
             best = &p->of[i];
             most = n;

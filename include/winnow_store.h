@@ -152,6 +152,14 @@ WNW_API int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n
 WNW_API int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, const int32_t *tokens,
                                       int32_t n_tokens);
 
+/* Adds tokens from .. from + n - 1 of a stored session to the end of a session: what the file has kept of them, at the positions that follow, to which
+ * keys are turned. Tokens that the session reads afterwards attend to them. What was added was computed without the tokens before it, so that the
+ * first ones of a document are better read again (wnw_session_prefill) and the rest added. There are no logits and observations, and the session
+ * cannot be rewound to before its end. E_RANGE: the file has not read these tokens. E_MISMATCH: another model. E_FULL. E_UNSUPPORTED: caches of
+ * different types, a tail, new positions in the file, sliding windows, recurrent layers, or keys that are not turned by plain RoPE. E_NOMEM:
+ * the session can then only be reset or freed. */
+WNW_API int wnw_session_append(wnw_session *s, const wnw_stored *st, int32_t from, int32_t n);
+
 /* Stores what the reader of wnw_ask has read, as wnw_session_store does. E_ARG: it has read no document. */
 WNW_API int wnw_reader_store(const wnw_reader *r, const char *path);
 /* Takes a stored document in place of the one that was read last. The file must stay as it is until wnw_close or the next document.

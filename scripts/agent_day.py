@@ -18,7 +18,7 @@ The servers:
     parks    winnow that keeps everything, with --park PARK and a folder.
     kept     winnow that keeps a part (--keep), with the same --park and a folder.
 
-It prints for each server the tokens that were read and the tokens that were there. It also prints seconds in all, seconds to the first token (median and
+It prints for each server the tokens that were read and the tokens that were there, and how many prompts waited in memory at most. It also prints seconds in all, seconds to the first token (median and
 95th percentile), and MiB of the process's own memory at most. The last column is the share of answers that are those of `never`.
 """
 import argparse
@@ -40,7 +40,7 @@ from llama_server import Server  # noqa: E402
 TOOLS = [{"type": "function", "function": {"name": name, "description": what, "parameters": {"type": "object", "properties": {arg: {"type": "string"}}, "required": [arg]}}}
          for name, what, arg in (("read_file", "Returns the text of a file.", "path"), ("search", "Finds lines of files that have a text.", "text"),
                                  ("run", "Runs a command and returns what it prints.", "command"))]
-SHOWN = ("server", "tokens_read", "tokens_there", "all_s", "first_token_s", "first_token_p95_s", "MiB", "same_answers")
+SHOWN = ("server", "tokens_read", "tokens_there", "held", "all_s", "first_token_s", "first_token_p95_s", "MiB", "same_answers")
 
 
 def arguments():
@@ -120,11 +120,20 @@ class Asked:
 
     def __init__(self, name, command):
         self.name, self.command, self.first, self.answers = name, command, [], []
-        self.read = self.there = 0
+        self.read = self.there = self.held = 0
         self.seconds = self.mib = 0.0
         self.server = Server(command)
 
+    def count_held(self):
+        """Prompts that wait in memory: winnow's server is asked, and llama.cpp's writes them to its log."""
+        if self.name == "plain":
+            counts = [int(n) for n in re.findall(r"cache state: (\d+) prompts", self.server.log())]
+        else:
+            counts = [self.server.ask("/winnow/kv").json["parked"]["in_memory"]]
+        self.held = max([self.held, *counts])
+
     def restart(self):
+        self.count_held()
         self.server.stop()
         self.server = Server(self.command)
 
@@ -152,11 +161,13 @@ class Asked:
         self.there += timings.get("cache_n", 0)
         self.answers.append(came)
         self.mib = max(self.mib, own_memory(self.server))
+        if self.name != "plain":
+            self.count_held()
 
     def row(self, never):
         same = sum(x == y for x, y in zip(self.answers, never)) / len(never)
         p95 = sorted(self.first)[max(0, -(-95 * len(self.first) // 100) - 1)]
-        return dict(zip(SHOWN, (self.name, self.read, self.there, f"{self.seconds:.1f}", f"{statistics.median(self.first):.2f}", f"{p95:.2f}", f"{self.mib:.0f}", f"{same:.2f}")))
+        return dict(zip(SHOWN, (self.name, self.read, self.there, self.held, f"{self.seconds:.1f}", f"{statistics.median(self.first):.2f}", f"{p95:.2f}", f"{self.mib:.0f}", f"{same:.2f}")))
 
 
 def own_memory(s):
@@ -167,7 +178,7 @@ def own_memory(s):
 def start(a, folder):
     context = a.context or a.tokens + a.turns * a.grow * 3 // 2 + 500
     rest, names = ["-t", str(a.threads)], a.only.split(",")
-    plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", str(a.slots * context), "-np", str(a.slots), "-kvu", "-b", "512", "--cache-ram", str(a.park), "--host", "127.0.0.1", "--port", "0", *rest]
+    plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", str(a.slots * context), "-np", str(a.slots), "-kvu", "-b", "512", "--cache-ram", str(a.park), "--host", "127.0.0.1", "--port", "0", "-lv", "4", *rest]  # it says what waits
     ours = [f"{a.build}/winnow", "serve", "-m", a.model, "--port", "0", "--slots", str(a.slots), "--context", str(context)]
     parks = [*ours, "--park", f"{a.park}M", "--park-disk", f"{a.park_disk}M", "--state"]
     commands = {"plain": plain, "never": [*ours, "--policy", "full", "--park", "0", "--", *rest], "parks": [*parks, f"{folder}/parks", "--policy", "full", "--", *rest],
@@ -197,6 +208,8 @@ def main():
         servers = start(a, folder)
         try:
             memory = ask_all(a, servers, todo, a.requests if a.what == "days" else len(todo))
+            for s in servers:
+                s.count_held()
         finally:
             for s in servers:
                 s.server.stop()

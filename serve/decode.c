@@ -5,6 +5,7 @@
 #include "serve/breaks.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
+#include "serve/join_room.h"
 #include "serve/sample.h"
 #include "serve/stretch.h"
 
@@ -54,14 +55,9 @@ static bool is_warmup(const struct serve_watched *w, int32_t seq, const struct s
  * there are such slots, and no more until one has been cleared. */
 static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
 {
-    const uint64_t cap = serve_settings()->cap;
-    int32_t n_idle = 0;
-    if (cap == 0 || serve_watched_bytes_with(w, b->n) <= cap)
+    if (serve_join_make_way(w, b->n))
         return false;
-    for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n_idle += w->sequences.of[seq].n + w->slot_cache[seq].n_unknown > 0 &&
-                  serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
-    return w->n_purges++ < n_idle;
+    return w->n_purges++ < serve_watched_n_idle(w, b);
 }
 
 bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)

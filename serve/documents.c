@@ -27,7 +27,7 @@ struct join {
     int32_t number; /* 0: there is none */
     int32_t documents[SERVE_JOINED], n;
     double share;
-    struct serve_join_part parts[SERVE_JOINED];
+    struct app_join_part parts[SERVE_JOINED];
     struct document as; /* its name is not used */
     int32_t n_holders;
     uint64_t used;
@@ -434,13 +434,63 @@ double serve_join_share(int32_t d)
     return held_join(d)->share;
 }
 
-void serve_join_set_parts(int32_t d, const struct serve_join_part parts[SERVE_JOINED])
+uint64_t serve_join_used(int32_t d)
+{
+    pthread_mutex_lock(&all.lock);
+    const struct join *j = join_of(d);
+    const uint64_t used = j ? j->used : 0;
+    pthread_mutex_unlock(&all.lock);
+    return used;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* As join_cells.c makes it: each later document is copied as a whole, with a token after it, and the part that the list has of it stays. */
+static struct serve_join_size size_of(const struct join *j, int32_t row_entries)
+{
+    struct serve_join_size size = {.is_there = j->as.is_read};
+    int64_t n_read = j->as.n_tokens - j->parts[0].n;
+    for (int32_t i = 1; i < j->n; i++) {
+        const struct document *of = &all.of[j->documents[i]];
+        const int64_t whole = (int64_t)j->parts[i].n * row_entries;
+        size.most = larger(size.most, size.kept + ((int64_t)of->n_tokens + 1) * row_entries);
+        size.kept += whole < of->entries ? whole : of->entries;
+        n_read -= j->parts[i].n;
+    }
+    size.kept += n_read * row_entries;
+    size.most = larger(size.most, size.kept);
+    return size;
+}
+
+bool serve_join_look(int32_t d, int32_t row_entries, struct serve_join_size *out)
+{
+    pthread_mutex_lock(&all.lock);
+    const struct join *j = join_of(d);
+    const bool is_known = j && j->as.tokens;
+    *out = is_known ? size_of(j, row_entries) : (struct serve_join_size){0};
+    pthread_mutex_unlock(&all.lock);
+    return is_known;
+}
+
+void serve_join_lost(int32_t d)
+{
+    pthread_mutex_lock(&all.lock);
+    struct join *j = join_of(d);
+    if (j)
+        j->as.is_read = false;
+    pthread_mutex_unlock(&all.lock);
+}
+
+void serve_join_set_parts(int32_t d, const struct app_join_part parts[SERVE_JOINED])
 {
     struct join *j = held_join(d);
     memcpy(j->parts, parts, (size_t)j->n * sizeof *parts);
 }
 
-const struct serve_join_part *serve_join_parts(int32_t d)
+const struct app_join_part *serve_join_parts(int32_t d)
 {
     return held_join(d)->parts;
 }

@@ -8,7 +8,7 @@
 #define WNW_SERVE_DOCUMENTS_H
 
 #include "serve/config.h"
-#include "serve/join_plan.h"
+#include "app/join_plan.h"
 #include "winnow_store.h"
 
 #ifdef __cplusplus
@@ -85,9 +85,20 @@ bool serve_document_is_join(int32_t d);
 const int32_t *serve_join_documents(int32_t d, int32_t *n);
 int32_t serve_join_place(int32_t d);
 double serve_join_share(int32_t d);
+/* When it was asked for last, to compare; 0: it is gone. */
+uint64_t serve_join_used(int32_t d);
+/* Entries of the later documents of a list, at most, where a token has row_entries: once it is there, and while it is made. */
+struct serve_join_size {
+    int64_t kept, most;
+    bool is_there;
+};
+/* False: it is gone, or its tokens are not known yet. */
+bool serve_join_look(int32_t d, int32_t row_entries, struct serve_join_size *out);
+/* The cells of a list are there no more. It may be gone itself. */
+void serve_join_lost(int32_t d);
 /* Sets and returns where its documents are in its tokens. It is set before these. */
-void serve_join_set_parts(int32_t d, const struct serve_join_part parts[SERVE_JOINED]);
-const struct serve_join_part *serve_join_parts(int32_t d);
+void serve_join_set_parts(int32_t d, const struct app_join_part parts[SERVE_JOINED]);
+const struct app_join_part *serve_join_parts(int32_t d);
 /* A name to show, of any document or list; that of a list which is gone is "". */
 void serve_document_show(int32_t d, char name[SERVE_JOIN_NAME + 1]);
 

@@ -279,6 +279,18 @@ server_http_res_ptr look_at_length(const server_http_req &req, serve_request &r)
     return nullptr;
 }
 
+// Erases slots without a request whose memory is needed while documents are put one after the other. Their conversations are parked.
+void make_way(const server_http_req &req, int32_t slot)
+{
+    serve_claim claim{};
+    for (int32_t i = 0; i < serve_slots_n() && serve_slots_claim_in_way(slot, &claim); i++) {
+        claimed_slot idle(claim);
+        park_lost(req, idle.claim);
+        act_on_slot(req, idle.claim.slot, "erase", c_text(strdup("{}")));
+        serve_slots_forget_prompt(idle.claim.slot);
+    }
+}
+
 // Puts the document into the slot, if it is not there, and passes the request on.
 server_http_res_ptr pass_after_document(const handler &route, const server_http_req &req, serve_request &r,
                                         std::unique_ptr<claimed_slot> slot)
@@ -290,6 +302,7 @@ server_http_res_ptr pass_after_document(const handler &route, const server_http_
     if (!body)
         return out_of_memory();
     if (slot->claim.must_restore) {
+        make_way(req, slot->claim.slot);
         serve_document_file(r.ask.document_plus_1 - 1, file);
         if (!act_on_slot(req, slot->claim.slot, "restore", c_text(serve_body_file(file))))
             return refuse(503, "the document cannot be put into a slot now", "winnow.document");

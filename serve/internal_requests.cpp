@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serve/internal_requests.hpp"
 
+#include "base/prefix.h"
 #include "serve/bodies.h"
 
 #include <atomic>
@@ -61,10 +62,7 @@ tokens tokens_of(const server_http_req &req, const char *text)
 
 int32_t common_prefix(const tokens &a, const tokens &b)
 {
-    int32_t n = 0;
-    while (n < a.n && n < b.n && a.id.get()[n] == b.id.get()[n])
-        n++;
-    return n;
+    return wnw__common_tokens(a.id.get(), a.n, b.id.get(), b.n);
 }
 
 bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c_text body)

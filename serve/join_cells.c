@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/join_cells.h"
 
-#include "serve/document_cells.h"
+#include "serve/join_room.h"
 #include "serve/libllama_real.h"
 #include "serve/slot_save.h"
 #include "serve/stretch.h"
@@ -22,23 +22,6 @@ const char *serve_join_cells_refused(const struct serve_watched *w)
 
 /* ---- Sequences ---- */
 
-static int32_t sequence_of(const struct serve_watched *w, int32_t place)
-{
-    return w->n_slots + serve_documents_n() + place;
-}
-
-static bool clear(struct serve_watched *w, int32_t seq)
-{
-    if (!REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, -1, -1))
-        return false;
-    if (seq < w->n_slots)
-        (void)serve_watched_lose(w, seq, 0);
-    serve_sequences_rm(&w->sequences, seq, -1, -1);
-    serve_watched_bury(w);
-    w->slot_cache[seq] = (struct serve_slot_cache){0};
-    return true;
-}
-
 static bool cut(struct serve_watched *w, int32_t seq, int32_t from, int32_t to)
 {
     if (!REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, from, to))
@@ -51,17 +34,6 @@ static bool copy(struct serve_watched *w, int32_t from, int32_t to, int32_t p0, 
 {
     REAL(llama_memory_seq_cp)(llama_get_memory(w->ctx), from, to, p0, p1);
     return serve_sequences_cp(&w->sequences, from, to, p0, p1);
-}
-
-/* A place of lists becomes empty. Slots that begin with what is there keep their cells, which are their own from now on. */
-static void empty(struct serve_watched *w, int32_t place)
-{
-    const int32_t from = sequence_of(w, place);
-    for (int32_t seq = 0; w->joined[place] > 0 && seq < w->n_slots; seq++)
-        if (w->slot_cache[seq].document_plus_1 == w->joined[place])
-            serve_document_cells_end(w, seq);
-    w->joined[place] = 0;
-    (void)clear(w, from);
 }
 
 /* ---- Making ---- */
@@ -98,8 +70,10 @@ static bool read(struct serve_watched *w, int32_t seq, const int32_t *ids, int32
 {
     const int32_t most = (int32_t)llama_n_batch(w->ctx);
     bool good = true;
-    for (int32_t i = from; good && i < to; i += most)
-        good = compute(w, seq, ids + i, i, to - i < most ? to - i : most);
+    for (int32_t i = from; good && i < to; i += most) {
+        const int32_t n = to - i < most ? to - i : most;
+        good = serve_join_make_way(w, n) && compute(w, seq, ids + i, i, n);
+    }
     return good;
 }
 
@@ -140,7 +114,8 @@ static bool put_copy(struct serve_watched *w, int32_t seq, int32_t d)
     const struct serve_sequence *q = &w->sequences.of[w->n_slots + d];
     uint8_t *state = NULL;
     uint64_t n = 0;
-    const bool good = clear(w, seq) && serve_saved_state(&state, &n, w, w->n_slots + d) == WNW_OK &&
+    const bool good = serve_join_clear(w, seq) && serve_join_make_way(w, q->n + 1) &&
+                      serve_saved_state(&state, &n, w, w->n_slots + d) == WNW_OK &&
                       llama_state_seq_set_data(w->ctx, state, n, seq) > 0 && learn(w, seq, q->token, q->n);
     free(state);
     return good;
@@ -148,7 +123,7 @@ static bool put_copy(struct serve_watched *w, int32_t seq, int32_t d)
 
 /* Takes what a part has of its document to its place in the sequence `to`, by way of a slot. */
 static bool take_part(struct serve_watched *w, int32_t seq, int32_t to, int32_t d,
-                      const struct serve_join_part *part)
+                      const struct app_join_part *part)
 {
     const int32_t end = part->from + part->n, by = part->at - part->from;
     if (part->n == 0)
@@ -157,16 +132,16 @@ static bool take_part(struct serve_watched *w, int32_t seq, int32_t to, int32_t 
         return false;
     REAL(llama_memory_seq_add)(llama_get_memory(w->ctx), seq, part->from, end, by);
     serve_sequences_shift(&w->sequences, seq, part->from, end, by);
-    return copy(w, seq, to, -1, -1) && clear(w, seq);
+    return copy(w, seq, to, -1, -1) && serve_join_clear(w, seq);
 }
 
 /* Fills a sequence with the parts of a list. Later documents first, because a slot is needed for each. */
 static bool fill(struct serve_watched *w, int32_t seq, int32_t to, int32_t d)
 {
-    const struct serve_join_part *parts = serve_join_parts(d);
+    const struct app_join_part *parts = serve_join_parts(d);
     int32_t n, n_ids;
     const int32_t *documents = serve_join_documents(d, &n), *ids = serve_document_tokens(d, &n_ids);
-    bool good = clear(w, seq);
+    bool good = serve_join_clear(w, seq);
     for (int32_t i = 1; good && i < n; i++)
         good = take_part(w, seq, to, documents[i], &parts[i]);
     good = good && copy(w, w->n_slots + documents[0], seq, 0, parts[0].n);
@@ -180,7 +155,7 @@ static bool fill(struct serve_watched *w, int32_t seq, int32_t to, int32_t d)
 
 static void note(struct serve_watched *w, int32_t seq, int32_t to, int32_t d)
 {
-    const struct serve_join_part *parts = serve_join_parts(d);
+    const struct app_join_part *parts = serve_join_parts(d);
     int32_t n, n_moved = 0;
     const int32_t *documents = serve_join_documents(d, &n);
     struct serve_slot_cache *s = &w->slot_cache[to];
@@ -197,14 +172,14 @@ static void note(struct serve_watched *w, int32_t seq, int32_t to, int32_t d)
 
 bool serve_join_cells_make(struct serve_watched *w, int32_t seq, int32_t d)
 {
-    const int32_t place = serve_join_place(d), to = sequence_of(w, place);
+    const int32_t place = serve_join_place(d), to = serve_join_sequence(w, place);
     if (w->joined[place] == d + 1)
-        return clear(w, seq);
-    empty(w, place);
+        return serve_join_clear(w, seq);
+    serve_join_empty(w, place);
     bool good = fill(w, seq, to, d);
     if (!good) { /* lists that no request begins with now may leave their room */
         for (int32_t i = 0; i < SERVE_MAX_JOINS; i++)
-            empty(w, i);
+            serve_join_empty(w, i);
         good = fill(w, seq, to, d);
     }
     if (good) {
@@ -214,7 +189,7 @@ bool serve_join_cells_make(struct serve_watched *w, int32_t seq, int32_t d)
         fprintf(stderr,
                 "winnow: slot %d: the documents cannot be joined now: the cache has no room for them\n",
                 (int)seq);
-        (void)clear(w, to);
+        (void)serve_join_clear(w, to);
     }
-    return clear(w, seq) && good;
+    return serve_join_clear(w, seq) && good;
 }

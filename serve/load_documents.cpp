@@ -214,8 +214,8 @@ void read_all()
 const char *plan_join(const server_http_req &req, int32_t d)
 {
     const std::lock_guard<std::mutex> hold(plan_lock);
-    serve_join_source of[SERVE_JOINED];
-    serve_join_part parts[SERVE_JOINED];
+    app_join_source of[SERVE_JOINED];
+    app_join_part parts[SERVE_JOINED];
     int32_t n, n_ids, total, wrong;
     if (serve_document_tokens(d, &n_ids))
         return nullptr;
@@ -226,7 +226,7 @@ const char *plan_join(const server_http_req &req, int32_t d)
     }
     tokens t[3];
     const int32_t n_prompt = find_joined(req, d, t);
-    if (!serve_join_plan(parts, of, n, t[0].id.get(), n_prompt, serve_join_share(d), &total, &wrong))
+    if (!app_join_plan(parts, of, n, t[0].id.get(), n_prompt, serve_join_share(d), &total, &wrong))
         return "the model's chat template or its tokens write a document otherwise after another one";
     serve_join_set_parts(d, parts);
     return serve_document_set_tokens(d, t[0].id.get(), total, of[0].n_header) ? nullptr : "out of memory";

@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "base/err.h"
+#include "base/prefix.h"
 #include "serve/automatic.h"
 #include "serve/park_folder.h"
 #include "serve/restores.h"
@@ -305,7 +306,7 @@ uint64_t serve_parks_find(size_t *n, const struct serve_ask *ask)
     for (const struct parked *p = all.first; all.is_open && p; p = p->next) {
         if (p->dropped || p->unfit || !serve_same_owner(&p->about.owner, &ask->owner))
             continue;
-        const size_t same = serve_common_prefix(ask->key, ask->key_len, p->about.key, p->about.key_len);
+        const size_t same = wnw__common_bytes(ask->key, ask->key_len, p->about.key, p->about.key_len);
         if (same == 0 || same < *n || (same == *n && p->about.key_len >= best->about.key_len) ||
             !may_begin(p, ask))
             continue;
@@ -412,7 +413,7 @@ int serve_parks_get(struct serve_slot_read *out, uint64_t id, const char *key, s
     const int rc = read_one(out, p);
     pthread_mutex_lock(&all.lock);
     /* A conversation that goes on is parked again, and this is the first to go. */
-    p->used = serve_common_prefix(key, key_len, p->about.key, p->about.key_len) < p->about.key_len
+    p->used = wnw__common_bytes(key, key_len, p->about.key, p->about.key_len) < p->about.key_len
                   ? ++all.clock
                   : 0;
     all.n_back += rc == WNW_OK;

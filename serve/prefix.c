@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a prompt may begin with (slots.h). */
+#include "base/prefix.h"
 #include "serve/slots.h"
-
-size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b)
-{
-    size_t n = 0;
-    while (n < n_a && n < n_b && a[n] == b[n])
-        n++;
-    return n;
-}
 
 bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask)
 {
@@ -17,7 +10,7 @@ bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *
         return false;
     if (ask->reuse != SERVE_REUSE_SAME)
         return ask->reuse == SERVE_REUSE_ANY;
-    if (prefix->document_plus_1 != ask->document_plus_1)
+    if (prefix->document_plus_1 != ask->document_plus_1 || prefix->of_list) /* it is as nobody asks for it */
         return false;
     if ((prefix->unnoted || !serve_same_recipe(prefix->keep_rule, &ask->keep_rule)) &&
         serve_looks_back(&ask->keep_rule))
@@ -28,5 +21,5 @@ bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *
         return false;
     return !serve_looks_at_question(&ask->keep_rule) ||
            (prefix->key &&
-            serve_common_prefix(ask->key, ask->key_len, prefix->key, prefix->key_len) == prefix->key_len);
+            wnw__common_bytes(ask->key, ask->key_len, prefix->key, prefix->key_len) == prefix->key_len);
 }

@@ -112,8 +112,6 @@ static const char *misfit_of(const int32_t *documents, int32_t n)
     const char *system = serve_document_system(documents[0]);
     if (serve_joins_refused())
         return serve_joins_refused();
-    if (serve_settings()->cap > 0)
-        return "where memory is bounded (--kv-bytes) a request begins with one document";
     for (int32_t i = 1; i < n; i++) {
         const char *other = serve_document_system(documents[i]);
         for (int32_t k = 0; k < i; k++)
@@ -327,7 +325,7 @@ int serve_request_read(struct serve_request *r, enum serve_form form, const char
     *r = (struct serve_request){
         .form = form,
         .n_prompts = 1,
-        .again = SERVE_JOIN_SHARE,
+        .again = APP_JOIN_SHARE,
         .ask = {.keep_rule = serve_settings()->keep_rule, .slot = -1, .n_slots = 1, .n_prompt = -1}};
     const int status = serve_parse(&r->body, body, n, why);
     if (status)

@@ -3,7 +3,7 @@
 # tests the same server without them. Both are linked from the archive that `make server` compiles; nothing of libllama
 # is compiled again. Under sanitizers there is none: the archive has no marks of theirs.
 # What needs no server, and is tested by itself.
-add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/join_plan.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/prefix.c serve/request.c serve/request_adapters.c serve/request_messages.c
+add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/prefix.c serve/request.c serve/request_adapters.c serve/request_messages.c
   serve/request_prompt.c serve/schema.c
   serve/restores.c serve/sequences.c serve/sha256.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/tickets.c serve/turns.c serve/values.c serve/keep_rule.c serve/why.c)
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
@@ -62,7 +62,7 @@ wnw_names_missing(wnw_missing "${wnw_names}" "" _ZN7httplib6Server24process_and_
 if(wnw_missing)
   message(WARNING "libllama-common does not show ${wnw_missing}: in winnow-llama-server nothing bounds connections and half requests")
 endif()
-wnw_server_program(winnow_server serve/borders.c serve/breaks.c serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/join_cells.c serve/inspect.c
+wnw_server_program(winnow_server serve/borders.c serve/breaks.c serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/join_cells.c serve/join_room.c serve/inspect.c
   serve/slot_view.c serve/park_begin.c serve/plain.c serve/libllama_real.c serve/rule.c serve/sample.c serve/slot_save.c serve/settings.c serve/stretch.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "serve/borders.h"
 #include "serve/compress.h"
+#include "serve/join_room.h"
 #include "serve/libllama_real.h"
 #include "serve/parks.h"
 #include "serve/restores.h"
@@ -263,10 +264,11 @@ static struct serve_slot_cache slot_cache_of(const struct serve_slot_file *file)
     return slot_cache;
 }
 
-static bool set_state(const struct serve_watched *w, const struct serve_slot_read *x, int32_t seq)
+static bool set_state(struct serve_watched *w, const struct serve_slot_read *x, int32_t seq)
 {
     if (x->file.n_sequence == 0) /* nothing is there, and libllama has no state of nothing */
         return REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, -1, -1);
+    (void)serve_join_make_way(w, x->file.n_sequence); /* what else is in its way was counted before */
     return llama_state_seq_set_data(w->ctx, x->state, x->file.state_bytes, seq) > 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/slot_state.h"
 
+#include "base/bytes.h"
 #include "base/err.h"
 
 #include <stdlib.h>
@@ -16,39 +17,6 @@ enum { NOTES_MARK = -1, NOTES_VERSION = 1 };
 static int misfit(const char *what)
 {
     return wnw__fail(WNW_E_FORMAT, "%s", what);
-}
-
-/* ---- Reading ---- */
-
-struct reader {
-    const uint8_t *at;
-    size_t left;
-};
-
-static bool take(struct reader *r, void *to, size_t n)
-{
-    if (r->left < n)
-        return false;
-    memcpy(to, r->at, n);
-    r->at += n;
-    r->left -= n;
-    return true;
-}
-
-static bool skip(struct reader *r, uint64_t n)
-{
-    if (r->left < n)
-        return false;
-    r->at += n;
-    r->left -= n;
-    return true;
-}
-
-static uint32_t take_u32(struct reader *r, bool *good)
-{
-    uint32_t x = 0;
-    *good = take(r, &x, sizeof x) && *good;
-    return x;
 }
 
 /* ---- Caches ---- */
@@ -73,16 +41,16 @@ static int32_t position(const struct cache *c, uint32_t i)
 }
 
 /* Passes an array of one item for each cell, which gets the order. */
-static bool pass_cells(struct reader *r, const struct cache *c, uint64_t each)
+static bool pass_cells(struct wnw__bytes *r, const struct cache *c, uint64_t each)
 {
-    if (each > 0 && r->left / each < c->n)
+    if (each > 0 && wnw__bytes_left(r) / each < c->n)
         return false;
     uint8_t *items = c->order ? c->bytes + (r->at - c->state) : NULL;
     for (uint32_t i = 0; items && i < c->n; i++)
         memcpy(c->scratch + i * each, items + c->order[i] * each, each);
     if (items)
         memcpy(items, c->scratch, c->n * each);
-    return skip(r, c->n * each);
+    return wnw__bytes_take(r, c->n * each) != NULL;
 }
 
 static bool knows_row(const struct serve_slot_form *form, uint64_t k, uint64_t v)
@@ -99,26 +67,26 @@ static bool is_type(int32_t have, int32_t want)
 }
 
 /* The keys, or the values, of all layers. */
-static bool pass_rows(struct reader *r, const struct cache *c, const struct serve_slot_form *form,
+static bool pass_rows(struct wnw__bytes *r, const struct cache *c, const struct serve_slot_form *form,
                       bool values)
 {
     bool good = true;
     for (uint32_t il = 0; good && il < c->n_layers; il++) {
-        uint64_t row = 0;
-        const int32_t type = (int32_t)take_u32(r, &good);
-        good = good && take(r, &row, sizeof row) && is_type(type, values ? form->type_v : form->type_k) &&
-               row > 0 && knows_row(form, values ? 0 : row, values ? row : 0) && pass_cells(r, c, row);
+        const int32_t type = (int32_t)wnw__bytes_u32(r);
+        const uint64_t row = wnw__bytes_u64(r);
+        good = !r->short_of && is_type(type, values ? form->type_v : form->type_k) && row > 0 &&
+               knows_row(form, values ? 0 : row, values ? row : 0) && pass_cells(r, c, row);
     }
     return good;
 }
 
-static bool pass_turned(struct reader *r, const struct cache *c, const struct serve_slot_form *form)
+static bool pass_turned(struct wnw__bytes *r, const struct cache *c, const struct serve_slot_form *form)
 {
     bool good = true;
     for (uint32_t il = 0; good && il < c->n_layers; il++) {
-        const int32_t type = (int32_t)take_u32(r, &good);
-        const uint64_t element = take_u32(r, &good), n = take_u32(r, &good);
-        good = good && is_type(type, form->type_v) && element > 0 && element <= 64 && n > 0 &&
+        const int32_t type = (int32_t)wnw__bytes_u32(r);
+        const uint64_t element = wnw__bytes_u32(r), n = wnw__bytes_u32(r);
+        good = !r->short_of && is_type(type, form->type_v) && element > 0 && element <= 64 && n > 0 &&
                knows_row(form, 0, element * n);
         for (uint64_t i = 0; good && i < n; i++)
             good = pass_cells(r, c, element);
@@ -127,43 +95,41 @@ static bool pass_turned(struct reader *r, const struct cache *c, const struct se
 }
 
 /* Reads a cache's cells, without the values in them. */
-static bool pass_head(struct reader *r, struct cache *c, const struct serve_slot_form *form)
+static bool pass_head(struct wnw__bytes *r, struct cache *c, const struct serve_slot_form *form)
 {
-    bool good = true;
     c->cell_bytes = CELL + form->ext_bytes;
-    if (take_u32(r, &good) != 1) /* streams */
+    if (wnw__bytes_u32(r) != 1) /* streams */
         return false;
-    c->n = take_u32(r, &good);
+    c->n = wnw__bytes_u32(r);
     c->cells = r->at;
-    return good && pass_cells(r, c, c->cell_bytes);
+    return !r->short_of && pass_cells(r, c, c->cell_bytes);
 }
 
-static bool pass_layers(struct reader *r, struct cache *c, const struct serve_slot_form *form)
+static bool pass_layers(struct wnw__bytes *r, struct cache *c, const struct serve_slot_form *form)
 {
-    bool good = true;
     if (c->n == 0) /* libllama writes no more of it */
         return true;
-    const uint32_t turned = take_u32(r, &good);
-    c->n_layers = take_u32(r, &good);
+    const uint32_t turned = wnw__bytes_u32(r);
+    c->n_layers = wnw__bytes_u32(r);
     c->turned = turned == 1;
-    return good && turned <= 1 && (form->n_layers == 0 || c->n_layers <= (uint32_t)form->n_layers) &&
+    return !r->short_of && turned <= 1 && (form->n_layers == 0 || c->n_layers <= (uint32_t)form->n_layers) &&
            pass_rows(r, c, form, false) && (turned ? pass_turned(r, c, form) : pass_rows(r, c, form, true));
 }
 
-static bool pass_start(struct reader *r)
+static bool pass_start(struct wnw__bytes *r)
 {
-    bool good = true;
-    const bool marked = take_u32(r, &good) == state_mark;
-    return marked && take_u32(r, &good) < MAX_SEQUENCES && good;
+    const bool marked = wnw__bytes_u32(r) == state_mark;
+    return marked && wnw__bytes_u32(r) < MAX_SEQUENCES && !r->short_of;
 }
 
 /* Whether another cache of keys and values follows. */
-static bool has_more(const struct reader *r, const struct serve_slot_form *form, int32_t n_caches,
+static bool has_more(const struct wnw__bytes *r, const struct serve_slot_form *form, int32_t n_caches,
                      uint32_t n_layers)
 {
     if (n_caches == 0)
         return true;
-    return r->left > 0 && n_caches < MAX_CACHES && !(form->recurrent && n_layers >= (uint32_t)form->n_layers);
+    return wnw__bytes_left(r) > 0 && n_caches < MAX_CACHES &&
+           !(form->recurrent && n_layers >= (uint32_t)form->n_layers);
 }
 
 /* ---- Checking ---- */
@@ -204,12 +170,12 @@ static int check_cache(const struct cache *c, int32_t n_tokens, bool several, bo
 
 /* The state of recurrent layers: one cell, after the last token. libllama itself compares the rest with the model before it uses
  * the state. */
-static int check_recurrent(struct reader *r, const struct cache *before)
+static int check_recurrent(struct wnw__bytes *r, const struct cache *before)
 {
-    bool good = true;
-    const uint32_t n = take_u32(r, &good);
-    const int32_t pos = (int32_t)take_u32(r, &good);
-    if (!good || n != 1 || take_u32(r, &good) != 0 || !good || pos != position(before, before->n - 1))
+    const uint32_t n = wnw__bytes_u32(r);
+    const int32_t pos = (int32_t)wnw__bytes_u32(r);
+    const uint32_t n_sequences = wnw__bytes_u32(r);
+    if (r->short_of || n != 1 || n_sequences != 0 || pos != position(before, before->n - 1))
         return misfit("its state of recurrent layers is not that of its last token");
     return WNW_OK;
 }
@@ -217,7 +183,7 @@ static int check_recurrent(struct reader *r, const struct cache *before)
 int serve_slot_state_check(const uint8_t *state, size_t n, int32_t n_tokens, bool several,
                            const struct serve_slot_form *form)
 {
-    struct reader r = {.at = state, .left = n};
+    struct wnw__bytes r = wnw__bytes_of(state, n);
     struct cache c = {0};
     uint32_t n_layers = 0;
     if (n_tokens == 0) /* it is not used */
@@ -239,7 +205,7 @@ int serve_slot_state_check(const uint8_t *state, size_t n, int32_t n_tokens, boo
                          (int)form->n_layers);
     if (form->recurrent)
         return check_recurrent(&r, &c);
-    return r.left == 0 ? WNW_OK : misfit("bytes follow its state");
+    return wnw__bytes_left(&r) == 0 ? WNW_OK : misfit("bytes follow its state");
 }
 
 /* ---- Notes ---- */
@@ -253,23 +219,23 @@ static int check_token(int32_t id, const struct serve_slot_form *form, bool imag
 }
 
 /* The pieces that are no text: where each begins, then each with its size. */
-static bool pass_images(struct reader *r, const int32_t *tokens, uint32_t n_tokens, uint32_t *n_images)
+static bool pass_images(struct wnw__bytes *r, const int32_t *tokens, uint32_t n_tokens, uint32_t *n_images)
 {
     bool good = true;
     uint64_t next = 0;
-    *n_images = take_u32(r, &good);
-    if (!good || *n_images > r->left / sizeof(uint32_t))
+    *n_images = wnw__bytes_u32(r);
+    if (r->short_of || *n_images > wnw__bytes_left(r) / sizeof(uint32_t))
         return false;
     for (uint32_t i = 0; good && i < *n_images; i++) {
-        const uint64_t at = take_u32(r, &good);
-        good = good && at >= next && at < n_tokens && tokens[at] == NOTES_MARK;
+        const uint64_t at = wnw__bytes_u32(r);
+        good = !r->short_of && at >= next && at < n_tokens && tokens[at] == NOTES_MARK;
         next = at + 1;
     }
     for (uint32_t i = 0; good && i < *n_images; i++) {
-        const uint32_t size = take_u32(r, &good);
-        good = good && size > 0 && skip(r, size);
+        const uint32_t size = wnw__bytes_u32(r);
+        good = size > 0 && wnw__bytes_take(r, size);
     }
-    return good && r->left < sizeof(int32_t);
+    return good && wnw__bytes_left(r) < sizeof(int32_t);
 }
 
 int serve_slot_notes_check(int32_t *n_tokens, bool *several, const int32_t *notes, size_t n_notes,
@@ -279,13 +245,13 @@ int serve_slot_notes_check(int32_t *n_tokens, bool *several, const int32_t *note
     uint32_t n = n_notes < INT32_MAX ? (uint32_t)n_notes : UINT32_MAX, n_images = 0;
     bool good = true;
     if (n_notes > 0 && notes[0] == NOTES_MARK) {
-        struct reader r = {.at = (const uint8_t *)(notes + 1), .left = (n_notes - 1) * sizeof *notes};
-        if (take_u32(&r, &good) != NOTES_VERSION)
+        struct wnw__bytes r = wnw__bytes_of(notes + 1, (n_notes - 1) * sizeof *notes);
+        if (wnw__bytes_u32(&r) != NOTES_VERSION)
             return misfit("its notes are of another version of llama.cpp's server");
-        n = take_u32(&r, &good);
+        n = wnw__bytes_u32(&r);
         tokens = notes + 3;
-        good = good && n <= r.left / sizeof *notes && skip(&r, n * sizeof *notes) &&
-               pass_images(&r, tokens, n, &n_images);
+        good = !r.short_of && n <= wnw__bytes_left(&r) / sizeof *notes &&
+               wnw__bytes_take(&r, n * sizeof *notes) && pass_images(&r, tokens, n, &n_images);
     }
     if (!good || n > INT32_MAX)
         return misfit("its notes are not what llama.cpp's server notes");
@@ -336,15 +302,17 @@ static int find_order(uint32_t **order, const struct cache *c)
 }
 
 /* Passes a cache, and orders its cells. */
-static int sort_cache(struct reader *r, struct cache *c, uint8_t *state, const struct serve_slot_form *form)
+static int sort_cache(struct wnw__bytes *r, struct cache *c, uint8_t *state,
+                      const struct serve_slot_form *form)
 {
-    struct reader start = *r;
+    struct wnw__bytes start = *r;
     uint32_t *order = NULL;
     if (!pass_head(r, c, form) || !pass_layers(r, c, form))
         return misfit("libllama's state has another form than is known");
     int rc = find_order(&order, c);
     if (rc == WNW_OK && order) {
-        struct cache again = {.order = order, .state = state, .bytes = state, .scratch = malloc(start.left)};
+        struct cache again = {
+            .order = order, .state = state, .bytes = state, .scratch = malloc(wnw__bytes_left(&start))};
         if (!again.scratch)
             rc = wnw__fail(WNW_E_NOMEM, "no memory to order %u cells", c->n);
         else if (!pass_head(&start, &again, form) || !pass_layers(&start, &again, form))
@@ -357,7 +325,7 @@ static int sort_cache(struct reader *r, struct cache *c, uint8_t *state, const s
 
 int serve_slot_state_sort(uint8_t *state, size_t n, const struct serve_slot_form *form)
 {
-    struct reader r = {.at = state, .left = n};
+    struct wnw__bytes r = wnw__bytes_of(state, n);
     uint32_t n_layers = 0;
     if (!pass_start(&r))
         return misfit("libllama's state has another form than is known");

@@ -244,6 +244,7 @@ void serve_slots_report(int32_t slot, const struct serve_content *content)
     s->document_plus_1 = content->document_plus_1;
     s->reading = content->reading;
     s->unnoted = content->unnoted;
+    s->of_list = content->of_list;
     s->n_removed = content->n_removed;
     s->compressed = content->compressed_by != NULL;
     if (content->compressed_by)

@@ -104,13 +104,15 @@ struct serve_prefix {
     const char *key; /* NULL: not known */
     size_t key_len;
     const struct serve_keep_rule *keep_rule, *compressed_by; /* compressed_by NULL: it is whole */
-    bool unnoted;
+    bool unnoted, of_list;
     int32_t document_plus_1;
 };
 /* Whether a request may begin with it; its text is not compared, unless the policy looks at the question. */
 bool serve_may_reuse(const struct serve_prefix *prefix, const struct serve_ask *ask);
-/* Bytes that two texts begin with alike. */
-size_t serve_common_prefix(const char *a, size_t n_a, const char *b, size_t n_b);
+
+/* Claims a slot without a request, whose memory the request of `slot` needs for its list of documents; it is to be erased. False: none is in its
+ * way. */
+bool serve_slots_claim_in_way(int32_t slot, struct serve_claim *claim);
 
 enum serve_answer { SERVE_CLAIMED, SERVE_GONE, SERVE_BUSY, SERVE_TOO_LONG };
 /* Claims slots for a request; waits while they are taken, until its client has left. SERVE_BUSY: the cap leaves no room now. why[SERVE_TEXT]. */
@@ -134,6 +136,9 @@ void serve_slots_forget_prompt(int32_t slot);
 
 /* ---- The decoding thread ---- */
 
+/* Whether no request begins with a list of documents, so that its cells may go. It then counts as one that is there no more (slots_cap.c). */
+bool serve_slots_give_up_list(int32_t d);
+
 /* Whether the rule of a slot differs from that at the last call, or this is the first call. The rule is then copied to *keep_rule. */
 bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule);
 /* 1 + the document that the slot's request reads, 0 = none. */
@@ -145,6 +150,7 @@ struct serve_content {
     int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
     bool reading;            /* a part of a prompt */
     bool unnoted;            /* what some rules look back at was not noted, or has been dropped */
+    bool of_list;            /* it begins with documents that were put one after the other, and that list is gone */
     int32_t n_removed;       /* tokens of the conversation that are there no more (stretch.h) */
     const struct serve_keep_rule *compressed_by; /* NULL: nothing was dropped */
 };

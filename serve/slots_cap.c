@@ -35,12 +35,17 @@ static uint64_t peak_of_others(const struct serve_slots *all, uint32_t before, u
     return n * (query_bytes(all, after) - query_bytes(all, before));
 }
 
+static uint64_t bytes_of(const struct serve_slots *all, int64_t entries)
+{
+    return all->row_entries > 0 && entries > 0
+               ? (uint64_t)entries * all->row_bytes / (uint64_t)all->row_entries
+               : 0;
+}
+
 /* Documents stay as long as the server runs. */
 static uint64_t documents_take(const struct serve_slots *all)
 {
-    return all->row_entries > 0
-               ? (uint64_t)serve_documents_entries() * all->row_bytes / (uint64_t)all->row_entries
-               : 0;
+    return bytes_of(all, serve_documents_entries());
 }
 
 /* What no request can have: windows fill up with the first long prompt, and stay full. */
@@ -48,6 +53,58 @@ static uint64_t always_taken(const struct serve_slots *all)
 {
     return documents_take(all) + all->window_bytes + all->rounding_bytes;
 }
+
+/* ---- Lists of documents ----
+ *
+ * The requests that begin with a list share its cells, which count once. A list without a request counts nothing: the decoding thread gives it up
+ * where its memory is needed. */
+
+static bool list_counts(const struct serve_slots *all, int32_t list_plus_1, int32_t n_slots)
+{
+    for (int32_t i = 0; i < n_slots; i++)
+        if (all->slot[i].claimed && all->slot[i].list_plus_1 == list_plus_1)
+            return true;
+    return false;
+}
+
+/* What the later documents of a list take, also while it is made. */
+static uint64_t list_takes(const struct serve_slots *all, int32_t list_plus_1)
+{
+    struct serve_join_size size;
+    (void)serve_join_look(list_plus_1 - 1, all->row_entries,
+                          &size); /* of one that is gone slots have the cells */
+    return bytes_of(all, size.is_there ? size.kept : size.most);
+}
+
+static uint64_t lists_take(const struct serve_slots *all)
+{
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const struct serve_slot *s = &all->slot[i];
+        if (s->claimed && s->list_plus_1 > 0 && !list_counts(all, s->list_plus_1, i))
+            bytes += list_takes(all, s->list_plus_1);
+    }
+    return bytes;
+}
+
+/* What the list of a request takes, unless another request has it. */
+static uint64_t list_adds(const struct serve_slots *all, const struct serve_ask *ask)
+{
+    const int32_t list_plus_1 = serve_document_is_join(ask->document_plus_1 - 1) ? ask->document_plus_1 : 0;
+    return list_plus_1 == 0 || list_counts(all, list_plus_1, all->n_slots) ? 0 : list_takes(all, list_plus_1);
+}
+
+bool serve_slots_give_up_list(int32_t d)
+{
+    struct serve_slots *all = serve_slots_lock();
+    const bool given_up = !list_counts(all, d + 1, all->n_slots);
+    if (given_up)
+        serve_join_lost(d);
+    serve_slots_unlock();
+    return given_up;
+}
+
+/* ---- A request ---- */
 
 /* Bytes of a request whose prompt is compressed at its end. */
 static uint64_t peak_of_whole(const struct serve_slots *all, const struct serve_ask *ask)
@@ -81,16 +138,16 @@ static uint64_t peak_of_chunks(const struct serve_slots *all, const struct serve
 }
 
 /* Bytes that a request could have if there were no other. */
-static uint64_t most_of_one(const struct serve_slots *all)
+static uint64_t most_of_one(const struct serve_slots *all, const struct serve_ask *ask)
 {
-    const uint64_t cap = serve_settings()->cap, always = always_taken(all);
+    const uint64_t cap = serve_settings()->cap, always = always_taken(all) + list_adds(all, ask);
     return always < cap ? cap - always : 0;
 }
 
 /* The largest chunk that fits, where the whole prompt does not; 0: the whole prompt fits. */
 static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve_ask *ask)
 {
-    const uint64_t most = most_of_one(all);
+    const uint64_t most = most_of_one(all, ask);
     if (serve_settings()->cap == 0 || peak_of_whole(all, ask) <= most)
         return 0;
     int32_t chunk = APP_CHUNK_USUAL;
@@ -120,23 +177,24 @@ uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask 
 
 static uint64_t all_reserved(const struct serve_slots *all)
 {
-    uint64_t bytes = always_taken(all);
+    uint64_t bytes = always_taken(all) + lists_take(all);
     for (int32_t i = 0; i < all->n_slots; i++)
         bytes += all->slot[i].incoming + (all->slot[i].claimed ? all->slot[i].reserved : 0);
     return bytes;
 }
 
-/* What a slot holds that is no document's. */
+/* What a slot holds that is no document's, nor of a list that counts. Of another list it may be all that is left. */
 static uint64_t held_by(const struct serve_slots *all, const struct serve_slot *s)
 {
     int32_t n_tokens;
     int64_t entries = 0;
     struct serve_keep_rule by;
+    struct serve_join_size list = {0};
     if (s->document_plus_1 > 0)
         (void)serve_document_look(s->document_plus_1 - 1, &n_tokens, &entries, &by);
-    return all->row_entries > 0 && s->entries > entries
-               ? (uint64_t)(s->entries - entries) * all->row_bytes / (uint64_t)all->row_entries
-               : 0;
+    if (serve_document_is_join(s->document_plus_1 - 1) && !list_counts(all, s->document_plus_1, all->n_slots))
+        (void)serve_join_look(s->document_plus_1 - 1, all->row_entries, &list);
+    return bytes_of(all, s->entries - (entries > list.kept ? entries - list.kept : 0));
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -144,10 +202,10 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-bool serve_slots_room_now(const struct serve_slots *all, uint64_t slots, uint64_t peak)
+bool serve_slots_room_now(const struct serve_slots *all, uint64_t slots, const struct serve_ask *ask)
 {
-    const uint64_t cap = serve_settings()->cap;
-    uint64_t bytes = always_taken(all), own = 0;
+    const uint64_t cap = serve_settings()->cap, peak = serve_slots_peak(all, ask) + list_adds(all, ask);
+    uint64_t bytes = always_taken(all) + lists_take(all), own = 0;
     for (int32_t i = 0; i < all->n_slots; i++) {
         const struct serve_slot *s = &all->slot[i];
         own += slots >> i & 1 ? held_by(all, s) : 0;
@@ -159,7 +217,8 @@ bool serve_slots_room_now(const struct serve_slots *all, uint64_t slots, uint64_
 
 enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct serve_ask *ask, char *why)
 {
-    const uint64_t cap = serve_settings()->cap, peak = serve_slots_peak(all, ask), taken = all_reserved(all);
+    const uint64_t cap = serve_settings()->cap, list = list_adds(all, ask), taken = all_reserved(all);
+    const uint64_t peak = serve_slots_peak(all, ask) + list;
     const uint64_t always = always_taken(all);
     if (cap == 0 || ask->visits)
         return SERVE_CLAIMED;
@@ -170,6 +229,10 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
                          ", of which its documents take %" PRIu64,
                          ask->n_prompt, ask->n_predict, peak,
                          serve_slots_chunk(all, ask) > 0 ? " in chunks" : "", cap, documents_take(all));
+        if (list > 0)
+            n += snprintf(why + n, SERVE_TEXT - (size_t)n,
+                          "; putting its documents one after the other takes %" PRIu64 " of these bytes",
+                          list);
         if (all->window_bytes > 0)
             n +=
                 snprintf(why + n, SERVE_TEXT - (size_t)n, " and sliding windows %" PRIu64, all->window_bytes);
@@ -195,13 +258,20 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
 /* What other slots hold, or may come to hold. */
 static uint64_t others_take(const struct serve_slots *all, int32_t slot)
 {
-    uint64_t bytes = always_taken(all);
+    uint64_t bytes = always_taken(all) + lists_take(all);
     for (int32_t i = 0; i < all->n_slots; i++) {
         const struct serve_slot *s = &all->slot[i];
         if (i != slot)
             bytes += larger(larger(held_by(all, s), s->claimed ? s->reserved : 0), s->incoming);
     }
     return bytes;
+}
+
+bool serve_slots_list_fits(const struct serve_slots *all, int32_t slot)
+{
+    const uint64_t cap = serve_settings()->cap;
+    return cap == 0 || all->slot[slot].list_plus_1 == 0 ||
+           others_take(all, slot) + all->slot[slot].reserved <= cap;
 }
 
 enum serve_answer serve_slots_comes_in(int32_t slot, int64_t n, char *why)

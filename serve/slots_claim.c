@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which slot a request gets, when, and whether it may begin with what is there. */
+#include "base/prefix.h"
+#include "serve/documents.h"
 #include "serve/parks.h"
 #include "serve/slots_impl.h"
 
@@ -63,7 +65,7 @@ static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask
         const struct serve_slot *s = &all->slot[i];
         if (!(from >> i & 1))
             continue;
-        const size_t n = s->key ? serve_common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
+        const size_t n = s->key ? wnw__common_bytes(ask->key, ask->key_len, s->key, s->key_len) : 0;
         if (n >= n_parked && goes_on(s, n) &&
             (n > most || (n == most && best >= 0 && s->used < all->slot[best].used))) {
             most = n;
@@ -101,6 +103,7 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
                                                   .keep_rule = &s->keep_rule,
                                                   .compressed_by = s->compressed ? &s->compressed_by : NULL,
                                                   .unnoted = s->unnoted,
+                                                  .of_list = s->of_list,
                                                   .document_plus_1 = s->document_plus_1},
                            ask);
 }
@@ -115,7 +118,8 @@ enum { LEAST_PARKED = 32, LEAST_LOST = 256 };
 static bool loses(const struct serve_slots *all, const struct serve_slot *s, size_t n_used)
 {
     const size_t n_lost = s->key_len - n_used;
-    if (!s->key || s->document_plus_1 > 0 || s->reading || (all->by_request && s->n_tokens < LEAST_PARKED))
+    if (!s->key || s->document_plus_1 > 0 || s->of_list || s->reading ||
+        (all->by_request && s->n_tokens < LEAST_PARKED))
         return false;
     return n_lost > LEAST_LOST || n_lost > s->key_len / 2;
 }
@@ -174,7 +178,7 @@ static bool moves_more(const struct serve_slots *all, const struct serve_ask *as
 {
     for (const struct serve_lost *l = all->moving; l; l = l->next_moving)
         if (serve_same_owner(&l->owner, &ask->owner) &&
-            is_better(serve_common_prefix(ask->key, ask->key_len, l->key, l->key_len), n, ask->key_len))
+            is_better(wnw__common_bytes(ask->key, ask->key_len, l->key, l->key_len), n, ask->key_len))
             return true;
     return false;
 }
@@ -192,7 +196,8 @@ static void free_lost(struct serve_lost *lost)
 
 /* ---- Claims ---- */
 
-static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask, uint64_t reserved)
+static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask, uint64_t reserved,
+                 int32_t chunk)
 {
     struct serve_slot *s = &all->slot[i];
     s->claimed = true;
@@ -201,6 +206,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->stores = ask->stores;
     s->n_prompt = ask->n_prompt;
     s->n_answer = ask->n_predict * ask->n_slots;
+    s->list_plus_1 = serve_document_is_join(ask->document_plus_1 - 1) ? ask->document_plus_1 : 0;
     if (ask->visits)
         return;
     char *key = malloc(ask->key_len + 1);
@@ -215,13 +221,13 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     s->refuses = ask->refuses;
     s->parked = s->no_reuse = false;
     s->keep_rule = ask->keep_rule;
-    s->keep_rule.chunk = serve_slots_chunk(all, ask);
+    s->keep_rule.chunk = chunk;
 }
 
 /* Bytes of a prompt that a slot's own begins with, if it may be used. */
 static size_t used_of(const struct serve_slot *s, const struct serve_ask *ask, bool reuses)
 {
-    return reuses && s->key ? serve_common_prefix(ask->key, ask->key_len, s->key, s->key_len) : 0;
+    return reuses && s->key ? wnw__common_bytes(ask->key, ask->key_len, s->key, s->key_len) : 0;
 }
 
 /* Lists the conversations that slots of a claim lose. n_used: bytes of the first slot's prompt that the request uses. */
@@ -258,7 +264,7 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     *claimed = answer == SERVE_CLAIMED;
     if (!*claimed)
         return answer;
-    *claimed = serve_slots_room_now(all, claim->slots, serve_slots_peak(all, ask));
+    *claimed = serve_slots_room_now(all, claim->slots, ask);
     if (!*claimed)
         return SERVE_CLAIMED; /* it waits until slots of other requests have given up what they held before */
     const struct serve_slot *s = &all->slot[claim->slot];
@@ -269,9 +275,12 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     claim->parked = is_better(n_parked, n_slot, ask->key_len) ? parked : 0;
     if (!ask->visits && serve_parks_are_on())
         find_lost(all, claim, claim->parked ? 0 : n_slot);
+    const uint64_t reserved =
+        serve_slots_peak(all, ask); /* before it counts as one of those that have slots */
+    const int32_t chunk = serve_slots_chunk(all, ask);
     for (int32_t i = 0; i < all->n_slots; i++)
         if (claim->slots >> i & 1)
-            take(all, i, ask, i == claim->slot ? serve_slots_peak(all, ask) : 0);
+            take(all, i, ask, i == claim->slot ? reserved : 0, chunk);
     all->slot[claim->slot].no_reuse = claim->no_reuse;
     for (struct serve_waiter *w = all->waiting; w != self; w = w->next)
         w->n_overtaken++;
@@ -315,6 +324,25 @@ enum serve_answer serve_slots_claim(const struct serve_ask *ask, struct serve_cl
         answer = wait_in_line(all, ask, claim, why);
     serve_slots_unlock();
     return answer;
+}
+
+bool serve_slots_claim_in_way(int32_t slot, struct serve_claim *claim)
+{
+    static const struct serve_ask visit = {.key = "", .slot = -1, .n_slots = 1, .visits = true};
+    struct serve_slots *all = serve_slots_lock();
+    int32_t oldest = -1;
+    for (int32_t i = 0; i < all->n_slots; i++)
+        if (!all->slot[i].claimed && all->slot[i].n_tokens > 0 &&
+            (oldest < 0 || all->slot[i].used < all->slot[oldest].used))
+            oldest = i;
+    const bool found = oldest >= 0 && !serve_slots_list_fits(all, slot);
+    *claim = (struct serve_claim){.slot = found ? oldest : -1, .slots = found ? UINT64_C(1) << oldest : 0};
+    if (found && serve_parks_are_on())
+        find_lost(all, claim, 0);
+    if (found)
+        take(all, oldest, &visit, 0, 0);
+    serve_slots_unlock();
+    return found;
 }
 
 enum serve_answer serve_slots_hold(int32_t slot, bool (*client_left)(void *user), void *user,

@@ -13,6 +13,7 @@ struct serve_slot {
     int64_t n_prompt;    /* tokens that its request reads */
     int64_t n_answer;    /* tokens of all answers of its request, at most */
     int32_t stores;      /* 1 + the document that its request reads */
+    int32_t list_plus_1; /* 1 + the list of documents that its request begins with, 0 = none */
     char *key;           /* of the prompt that it had last */
     size_t key_len;
     struct serve_owner owner;                /* who brought that prompt */
@@ -22,7 +23,7 @@ struct serve_slot {
     int32_t n_tokens;
     int64_t entries;
     int32_t document_plus_1, n_removed;
-    bool reading, compressed, unnoted;
+    bool reading, compressed, unnoted, of_list;
     struct serve_keep_rule compressed_by;
 };
 
@@ -59,12 +60,14 @@ void serve_slots_wait(void);
 
 /* Whether the cap leaves room for a request: SERVE_CLAIMED, SERVE_BUSY or SERVE_TOO_LONG with the reason (slots_cap.c). */
 enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct serve_ask *ask, char *why);
-/* Whether the cap holds if the slots of a set go to a request that takes `peak` bytes, with what claimed slots still hold of earlier
- * requests. What unclaimed slots hold is cleared when it is needed. */
-bool serve_slots_room_now(const struct serve_slots *all, uint64_t slots, uint64_t peak);
+/* Whether the cap holds if the slots of a set go to a request, with what claimed slots still hold of earlier requests. What unclaimed slots hold is
+ * cleared when it is needed. */
+bool serve_slots_room_now(const struct serve_slots *all, uint64_t slots, const struct serve_ask *ask);
 /* Tokens after which its prompt is compressed while it is read; 0: at its end. */
 int32_t serve_slots_chunk(const struct serve_slots *all, const struct serve_ask *ask);
-/* Bytes that it takes at most. */
+/* Whether the cap holds if slots without a request keep what they hold, while the request of a slot has its list of documents made. */
+bool serve_slots_list_fits(const struct serve_slots *all, int32_t slot);
+/* Bytes that it takes at most, without those of its list of documents, which others may begin with, too. */
 uint64_t serve_slots_peak(const struct serve_slots *all, const struct serve_ask *ask);
 
 #endif

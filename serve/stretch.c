@@ -348,16 +348,6 @@ static int32_t n_free(const struct serve_watched *w)
     return n;
 }
 
-/* Slots without a request that hold something. The server clears one of them for each batch that has no room, and what it held may be parked. */
-static int32_t n_idle(const struct serve_watched *w, const struct serve_batch *b)
-{
-    int32_t n = 0;
-    for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n += w->sequences.of[seq].n + w->slot_cache[seq].n_unknown > 0 &&
-             serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
-    return n;
-}
-
 static int32_t longest(const struct serve_watched *w)
 {
     int32_t best = -1;
@@ -382,7 +372,7 @@ bool serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
     }
     if (n_free(w) >= b->n)
         return true;
-    if (w->n_purges++ < n_idle(w, b))
+    if (w->n_purges++ < serve_watched_n_idle(w, b))
         return false;
     const int32_t seq = longest(w);
     if (seq >= 0)

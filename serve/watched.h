@@ -31,6 +31,7 @@ struct serve_slot_cache {
     int32_t n_unknown; /* first tokens, read from a file, whose cells are not known yet */
     bool recount;      /* its cells have just become known, and its entries must be counted */
     int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
+    bool of_list;            /* its first tokens are those of a list of documents that is there no more */
 };
 
 /* The rule of a slot, set when a request claims it: no later step parses its recipe. */
@@ -129,6 +130,9 @@ bool serve_watched_whole_layer(const struct serve_watched *w, int32_t i, wnw_bri
 bool serve_watched_shares_caches(const struct serve_watched *w);
 /* Counts the entries of a sequence. */
 void serve_watched_count(struct serve_watched *w, int32_t seq);
+/* Slots without a request, and without a row in a batch, that hold something. The server clears one of them for each batch that has no
+ * room, and what it held may be parked. */
+int32_t serve_watched_n_idle(const struct serve_watched *w, const struct serve_batch *b);
 /* Tells what a slot or a document holds, and how much there is of all. */
 void serve_watched_report(struct serve_watched *w, int32_t seq);
 void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool failed_one);

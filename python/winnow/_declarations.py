@@ -1533,6 +1533,7 @@ FUNCTIONS = {
     "wnw_sampler_new": (c_int, [POINTER(POINTER(wnw_sampler)), POINTER(wnw_sampler_params)]),
     "wnw_sampler_pick": (c_int32, [POINTER(wnw_sampler), POINTER(c_float), c_int32]),
     "wnw_second_passes_agree": (c_bool, [POINTER(wnw_needs), POINTER(wnw_needs)]),
+    "wnw_session_append": (c_int, [POINTER(wnw_session), POINTER(wnw_stored), c_int32, c_int32]),
     "wnw_session_apply": (c_int, [POINTER(wnw_session), POINTER(wnw_plan), POINTER(wnw_report)]),
     "wnw_session_attention": (POINTER(c_float), [POINTER(wnw_session), c_int32, POINTER(c_int32)]),
     "wnw_session_begin": (c_int, [POINTER(wnw_session), POINTER(wnw_run)]),

@@ -12,10 +12,9 @@
  * keys each turn adds their rounding error. Recorded queries are dropped; attention sums stay.
  */
 #include "base/parallel.h"
-#include "model/rope.h"
 #include "session/session.h"
+#include "session/turn.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,36 +93,6 @@ static void mark_ambiguous(wnw_session *s, int32_t n)
 
 /* ---- Keys ---- */
 
-/* The rotation by one distance (new - old position). */
-struct turn {
-    const float *theta; /* [n_pair] radians per position */
-    float *cs;          /* [n_pair][2] cosine, sine */
-    int32_t n_pair, delta;
-    bool neox;
-};
-
-static void set_delta(struct turn *t, int32_t delta)
-{
-    if (t->delta == delta)
-        return;
-    t->delta = delta;
-    for (int32_t i = 0; i < t->n_pair; i++) {
-        const double angle = (double)delta * (double)t->theta[i];
-        t->cs[2 * i] = (float)cos(angle);
-        t->cs[2 * i + 1] = (float)sin(angle);
-    }
-}
-
-static void turn_key(const struct turn *t, float *k)
-{
-    for (int32_t i = 0; i < t->n_pair; i++) {
-        float *a = k + (t->neox ? i : 2 * i), *b = k + (t->neox ? i + t->n_pair : 2 * i + 1);
-        const float x = *a, y = *b, c = t->cs[2 * i], s = t->cs[2 * i + 1];
-        *a = c * x - s * y;
-        *b = s * x + c * y;
-    }
-}
-
 /* A unit of work is the keys of one head of one layer; it has a piece of `room` of its own. */
 struct turning {
     wnw_session *s;
@@ -141,15 +110,15 @@ static void turn_head(int32_t i_head, void *user)
     const int32_t il = i_head / c->n_head_kv, ih = i_head % c->n_head_kv;
     struct wnw__kv_layer *l = &c->layers[il];
     float *cs = w->room + (size_t)i_head * w->n_room, *key = cs + 2 * (size_t)w->n_pair;
-    struct turn t = {
+    struct wnw__turn t = {
         .theta = w->theta + (size_t)il * (size_t)w->n_pair, .cs = cs, .n_pair = w->n_pair, .neox = w->neox};
     for (int32_t i = 0; i < l->len[ih]; i++) {
         int32_t *pos = &l->pos[l->off[ih] + i];
         if (*pos == i)
             continue;
-        set_delta(&t, i - *pos);
+        wnw__turn_set(&t, i - *pos);
         wnw__cache_read(c, il, WNW_KEYS, ih, i, 1, key);
-        turn_key(&t, key);
+        wnw__turn_key(&t, key);
         wnw__cache_write(c, il, WNW_KEYS, ih, i, 1, key);
         *pos = i;
     }
@@ -157,19 +126,17 @@ static void turn_head(int32_t i_head, void *user)
 
 static int turn_keys(wnw_session *s, int32_t n)
 {
-    const struct wnw__hparams *hp = &s->m->hp;
-    const struct ggml_tensor *freqs = s->m->w.rope_freqs;
-    const size_t n_layer = (size_t)s->cache.n_layer, n_pair = (size_t)hp->n_rot / 2;
+    const size_t n_layer = (size_t)s->cache.n_layer, n_pair = (size_t)s->m->hp.n_rot / 2;
     const int32_t n_head = s->cache.n_layer * s->cache.n_head_kv;
     struct turning w = {.s = s,
                         .n_room = 2 * n_pair + (size_t)s->cache.d,
-                        .n_pair = hp->n_rot / 2,
-                        .neox = s->m->arch->rope_type == GGML_ROPE_TYPE_NEOX};
+                        .n_pair = s->m->hp.n_rot / 2,
+                        .neox = wnw__turns_halves(s)};
     float *theta = malloc((n_layer * n_pair + (size_t)n_head * w.n_room + 1) * sizeof *theta);
     if (!theta)
         return wnw__fail(WNW_E_NOMEM, "no memory to turn keys of %d elements", (int)s->cache.d);
     for (size_t il = 0; il < n_layer; il++)
-        wnw__rope_theta(hp, (int32_t)il, freqs ? freqs->data : NULL, theta + il * n_pair);
+        wnw__turn_angles(s, (int32_t)il, theta + il * n_pair);
     mark_ambiguous(s, n); /* here positions are still the old ones, and nothing can fail any more */
     w.theta = theta;
     w.room = theta + n_layer * n_pair;

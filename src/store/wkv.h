@@ -114,6 +114,8 @@ int wnw__wkv_check_session(const struct wnw_stored *st, const wnw_session *s);
  * wnw__whole_file_commit gives it. form: as in struct wnw__wkv_meta. The caller ends *file with wnw__whole_file_abort in any case. */
 int wnw__wkv_write(struct wnw__whole_file *file, const wnw_session *s, const char *path,
                    const wnw_store_params *params, const char *form);
+/* Whether entries have other positions than those at which they were read. */
+bool wnw__wkv_has_new_positions(const struct wnw_stored *st);
 /* What was read of a block of the table. */
 const uint8_t *wnw__wkv_bytes(const struct wnw_stored *st, const struct wnw__wkv_block *b);
 /* The block of this kind and number, or NULL. */

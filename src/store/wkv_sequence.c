@@ -8,6 +8,7 @@
  *     of each layer: type of keys, bytes of a token, its keys of all heads, token after token
  *     of each layer: the same of values
  */
+#include "base/bytes.h"
 #include "base/kv_types.h"
 #include "base/sizes.h"
 #include "base/system.h"
@@ -45,7 +46,7 @@ static int check_rotation(const struct wnw__wkv_meta *m)
         (int)m->k_block, (int)m->v_block, (int)k, (int)v, k == 0 ? "; store it with --kv-rotate off" : "");
 }
 
-static bool has_new_positions(const struct wnw_stored *st)
+bool wnw__wkv_has_new_positions(const struct wnw_stored *st)
 {
     const struct wnw__session_state *s = &st->meta.state;
     bool has = s->pos_shift > 0 || s->n_ambiguous > 0;
@@ -78,7 +79,7 @@ static int check_fit(const struct wnw_stored *st)
     if (m->kv_tail > 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "its newest entries are f16 (--kv-tail), and libllama's cache has one type");
-    if (has_new_positions(st))
+    if (wnw__wkv_has_new_positions(st))
         return wnw__fail(WNW_E_UNSUPPORTED,
                          "its entries have new positions (+rerotate), which libllama has not in every head");
     if (m->aux_planes[WNW_AUX_BIAS] > 0)
@@ -219,42 +220,6 @@ int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n)
 
 /* ---- Reading ---- */
 
-/* A state that is read from its beginning on. */
-struct reader {
-    const uint8_t *at, *end;
-    bool short_of; /* it ended too early */
-};
-
-/* The next n bytes; NULL where there are fewer. */
-static const uint8_t *take(struct reader *r, uint64_t n)
-{
-    const uint8_t *at = r->at;
-    if (r->short_of || n > (uint64_t)(r->end - r->at)) {
-        r->short_of = true;
-        return NULL;
-    }
-    r->at += n;
-    return at;
-}
-
-static uint32_t take_u32(struct reader *r)
-{
-    uint32_t x = 0;
-    const uint8_t *at = take(r, sizeof x);
-    if (at)
-        memcpy(&x, at, sizeof x);
-    return x;
-}
-
-static uint64_t take_u64(struct reader *r)
-{
-    uint64_t x = 0;
-    const uint8_t *at = take(r, sizeof x);
-    if (at)
-        memcpy(&x, at, sizeof x);
-    return x;
-}
-
 static int no_state(const char *what)
 {
     return wnw__fail(WNW_E_FORMAT, "this is no state of a sequence that libllama has read: %s", what);
@@ -268,13 +233,13 @@ struct stored_rows {
     bool slides;
 };
 
-static int take_cells(struct reader *r, struct stored_rows *c, uint32_t n)
+static int take_cells(struct wnw__bytes *r, struct stored_rows *c, uint32_t n)
 {
     for (int32_t t = 0; t < c->n_tokens; t++)
         c->cell[t] = -1;
     for (uint32_t i = 0; i < n && !r->short_of; i++) {
-        const uint32_t pos = take_u32(r), n_seq = take_u32(r);
-        (void)take(r, (uint64_t)n_seq * sizeof(uint32_t));
+        const uint32_t pos = wnw__bytes_u32(r), n_seq = wnw__bytes_u32(r);
+        (void)wnw__bytes_take(r, (uint64_t)n_seq * sizeof(uint32_t));
         if (pos >= (uint32_t)c->n_tokens || c->cell[pos] >= 0)
             return no_state("a token has a position that was not read, or that another one has");
         c->cell[pos] = (int32_t)i;
@@ -283,37 +248,37 @@ static int take_cells(struct reader *r, struct stored_rows *c, uint32_t n)
 }
 
 /* Finds the keys or values of n cells in all layers of this cache. */
-static int find_rows(struct reader *r, struct stored_rows *c, const struct wnw__cache *own, uint32_t n,
+static int find_rows(struct wnw__bytes *r, struct stored_rows *c, const struct wnw__cache *own, uint32_t n,
                      enum wnw__stored what)
 {
     const size_t each = what == WNW_KEYS ? own->row_bytes : own->v_row_bytes;
     for (int32_t il = 0; il < own->n_layer; il++) {
         if ((own->layers[il].n_swa > 0) != c->slides)
             continue;
-        const int32_t type = (int32_t)take_u32(r);
-        const uint64_t row_bytes = take_u64(r);
+        const int32_t type = (int32_t)wnw__bytes_u32(r);
+        const uint64_t row_bytes = wnw__bytes_u64(r);
         if (!r->short_of &&
             (type != (int32_t)wnw__ggml_kv_type(own->type) || row_bytes != each * (size_t)own->n_head_kv))
             return no_state("its rows are of another type or length than those of the session");
-        c->rows[what][il] = take(r, n * row_bytes);
+        c->rows[what][il] = wnw__bytes_take(r, n * row_bytes);
     }
     return r->short_of ? no_state("it ends too early") : WNW_OK;
 }
 
-static int take_cache(struct reader *r, struct stored_rows *c, const struct wnw__cache *own)
+static int take_cache(struct wnw__bytes *r, struct stored_rows *c, const struct wnw__cache *own)
 {
     uint32_t n_layer = 0;
     for (int32_t il = 0; il < own->n_layer; il++)
         n_layer += (own->layers[il].n_swa > 0) == c->slides;
-    if (take_u32(r) != 1)
+    if (wnw__bytes_u32(r) != 1)
         return no_state("it has several streams, or none");
-    const uint32_t n = take_u32(r);
+    const uint32_t n = wnw__bytes_u32(r);
     if (n > (uint32_t)c->n_tokens)
         return no_state("it has more tokens than were read");
     WNW_TRY(take_cells(r, c, n));
-    if (take_u32(r) != 0)
+    if (wnw__bytes_u32(r) != 0)
         return no_state("its values are transposed, as they are without flash attention");
-    if (take_u32(r) != n_layer)
+    if (wnw__bytes_u32(r) != n_layer)
         return no_state("it has other layers than the model's sessions");
     WNW_TRY(find_rows(r, c, own, n, WNW_KEYS));
     return find_rows(r, c, own, n, WNW_VALUES);
@@ -373,7 +338,7 @@ static int fill_layer(struct wnw__cache *own, const struct stored_rows *c, int32
 }
 
 /* Reads one of the caches and fills the session's layers of its kind. */
-static int fill_layers(struct reader *r, struct wnw__cache *own, int32_t n_tokens, bool slides)
+static int fill_layers(struct wnw__bytes *r, struct wnw__cache *own, int32_t n_tokens, bool slides)
 {
     struct stored_rows c = {.n_tokens = n_tokens, .slides = slides};
     c.cell = malloc((size_t)n_tokens * sizeof *c.cell);
@@ -426,14 +391,14 @@ int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, co
     WNW_REQUIRE(s);
     WNW_REQUIRE(state);
     WNW_REQUIRE(tokens);
-    struct reader r = {.at = state, .end = state + n};
+    struct wnw__bytes r = wnw__bytes_of(state, n);
     bool slides = false;
     WNW_TRY(check_version());
     WNW_TRY(check_session(s));
     WNW_TRY(wnw__session_check_tokens(s, tokens, n_tokens));
-    if (take_u32(&r) != SEQUENCE_MARK)
+    if (wnw__bytes_u32(&r) != SEQUENCE_MARK)
         return no_state("it does not begin as one");
-    (void)take_u32(&r); /* its number */
+    (void)wnw__bytes_u32(&r); /* its number */
     for (int32_t il = 0; il < s->cache.n_layer; il++)
         slides = slides || s->cache.layers[il].n_swa > 0;
     WNW_TRY(fill_layers(&r, &s->cache, n_tokens, false));

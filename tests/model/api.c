@@ -177,6 +177,12 @@ static void stored_sessions(void **state)
     assert_error(wnw_session_take_sequence(s, sequence, n_sequence, fx->tokens, N_TOKENS), WNW_E_ARG);
     assert_error(wnw_session_take_sequence(empty, sequence, n_sequence / 2, fx->tokens, N_TOKENS),
                  WNW_E_FORMAT);
+    assert_null_refused(wnw_session_append(NULL, st, 0, 1));
+    assert_null_refused(wnw_session_append(empty, NULL, 0, 1));
+    assert_error(wnw_session_append(empty, st, -1, 1), WNW_E_RANGE);
+    assert_error(wnw_session_append(empty, st, 0, 0), WNW_E_RANGE);
+    assert_error(wnw_session_append(empty, st, 1, INT32_MAX), WNW_E_RANGE);
+    assert_error(wnw_session_append(empty, st, N_TOKENS, 1), WNW_E_RANGE);
     wnw_session_free(empty);
     wnw_free(sequence);
     assert_ok(wnw_engine_new(&e, fx->model, NULL));

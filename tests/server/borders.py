@@ -3,7 +3,7 @@
 """Going back in parked conversations of models whose state cannot be cut: borders.py WINNOW
 
 Recurrent layers and layers with sliding windows have a state of the newest token alone. Some prompts share only a part of a parked one. They
-are read from its last border of turns on, also after a restart. The answer is that of a prompt that is read as a whole.
+are read from its last border of turns on, also after a restart, and on a device around another one. The answer is that of a prompt that is read as a whole.
 """
 import sys
 import tempfile
@@ -14,9 +14,12 @@ winnow = sys.argv[1]
 CLOSE = 0.1  # the same tokens, in other batches, by models that amplify it
 TURNS, BEGIN, LENGTH = 4, 120, 60
 MODELS = ("tiny-gemma3.gguf", "foreign/gemma3n.gguf", "foreign/gemma4.gguf", "foreign/llama4.gguf", "foreign/lfm2.gguf")
+WRAPPED = ("tiny-gemma3.gguf", "foreign/lfm2.gguf")  # on a device around the CPU, too
 
 
 def serve(model, *options, slots=1):
+    model, _, device = model.partition(" on ")
+    options = (*options, "--devices", device) if device else options
     return Server([winnow, "serve", "-m", f"{TINY}/{model}", "--port", "0", "--slots", str(slots), "--context", "2048", "--policy", "full", *options, "--", "-t", "1"])
 
 
@@ -59,7 +62,7 @@ with Server([winnow, "serve", "-m", f"{TINY}/foreign/lfm2.gguf", "--port", "0", 
     ends = [s.complete(back, 4), s.complete(back, 4, id_slot=1, cache_prompt=False)]
     check("another end of it", any("completion_probabilities" not in x for x in ends) or nearly_same(*ends, CLOSE), ends[0]["timings"])
 
-for model in MODELS:
+for model in (*MODELS, *(f"{x} on cpu" for x in WRAPPED)):
     asked = []
     with tempfile.TemporaryDirectory() as folder:
         options = ("--park", "64M", "--state", folder)

@@ -5,12 +5,13 @@
 Each document is read once. Where all tokens of later ones are read again, answers are those of a prompt that has their texts. Else a part is moved, and keys of
 the first layer, which depend on tokens and positions alone, are those of that prompt. Lists that are asked for in turn take each other's place.
 """
+import re
 import struct
 import subprocess
 import sys
 import tempfile
 
-from llama_server import TINY, Server, at_once, check, finish, ids, until
+from llama_server import TINY, Most, Server, at_once, check, finish, ids, until
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
@@ -120,6 +121,13 @@ with serve("--policy", "full", "--slots", "2", "--context", "3000", "--save", wo
         came = chat(s, {"documents": ["c", "b"], "reread": 0.2 + i / 40})
         check("a list of many", came.status == 200 and read(came) < 60, came.text)
     check("the first one again", same(joined, chat(s, {"documents": ["a", "b"]})))
+    inline = chat(s, {}, texts["c"] + "\n\n" + texts["b"], id_slot=int(came.headers["X-Winnow-Slot"]))
+    check("texts that nobody wants joined are read", read(inline) > 100, read(inline))
+    held = chat(s, {"documents": ["b", "c"]}, id_slot=1)
+    for i in range(8):
+        chat(s, {"documents": ["c", "a"], "reread": 0.3 + i / 40}, id_slot=0)
+    inline = chat(s, {}, texts["b"] + "\n\n" + texts["c"], id_slot=1)
+    check("also where their list is gone", held.status == 200 and read(inline) > 100, read(inline))
     goes_on = [chat(s, {"documents": ["a", "b"]}, question=f"what {i}") for i in range(3)]
     check("more questions", all(x.status == 200 and read(x) < 60 for x in goes_on))
     check("no document has changed", before == [(d["name"], d["entries"]) for d in kv(s)["documents"]], kv(s)["documents"])
@@ -159,18 +167,47 @@ with serve("--policy", "full", "--slots", "2", "--context", "3000", *[x for name
     mixed = chat(s, {"documents": ["a", "c"]})
     check("texts and stored ones stand at different places", mixed.status == 400 and "of one kind" in mixed.text, mixed.text)
 
-# Where it cannot be had.
-with serve("--policy", "full", "--slots", "2", "--context", "3000", "--kv-bytes", "64M", *documents("ab")) as s:
+# Bounded memory. The later documents of a list count, and what is in their way leaves.
+def bounded(cap, *policy):
+    s = serve(*policy, "--slots", "2", "--context", "3000", "--kv-bytes", str(cap), *documents())
     until(lambda: all(d["ready"] for d in kv(s)["documents"]))
-    mine = [s.complete(ids(200, 60 + i), 3, id_slot=i) for i in (0, 1)]
-    before = kv(s)
-    bounded = chat(s, {"documents": ["a", "b"]}, id_slot=0)
-    check("bounded memory", bounded.status == 400 and "--kv-bytes" in bounded.text, bounded.text)
-    after = kv(s)
-    check("slots and documents are as they were", before["slots"] == after["slots"] and before["bytes"] == after["bytes"] and before["documents"] == after["documents"], before, after)
-    went = [s.complete(ids(200, 60 + i) + x["tokens"] + [9], 2, id_slot=i) for i, x in enumerate(mine)]
-    check("their conversations go on", all(x["timings"]["cache_n"] >= 200 for x in went), [x["timings"] for x in went])
-    check("one document is served", chat(s, {"documents": ["a"]}).status == 200)
+    return s
+
+
+for policy in (("--policy", "full"), ("--policy", "keydiff", "--budget", "100")):
+    MANY = 200000
+    with bounded("64M", *policy) as s:
+        mine = s.complete(ids(200, 61), 3, id_slot=1)
+        asked = chat(s, {"documents": ["a", "b"]}, id_slot=0)
+        check(f"{policy}: with room", asked.status == 200 and read(asked) < 60, asked.text)
+        went = s.complete(ids(200, 61) + mine["tokens"] + [9], 2, id_slot=1)
+        check("what has room stays", went["timings"]["cache_n"] >= 200, went["timings"])
+    with bounded("64M", *policy) as s:
+        never = chat(s, {"documents": ["a", "b"]}, max_tokens=MANY)
+        check("what can never fit is refused", never.status == 400 and "one after the other takes" in never.text, never.text)
+        found = re.search(r"prompt of (\d+) tokens.*takes (\d+) bytes.*documents take (\d+); putting.*takes (\d+) of.*whole pages (\d+)", never.text)
+        n_prompt, peak, by_documents, by_list, by_pages = (int(x) for x in found.groups())
+        row = (peak - by_list) // (n_prompt + MANY)
+    cap = by_documents + by_pages + by_list + (n_prompt + 4) * row
+    with bounded(cap, *policy) as s:
+        most = Most(s)
+        for i in (0, 1):
+            s.complete(ids(60, 70 + i), 2, id_slot=i)
+        held = [x["tokens"] for x in kv(s)["slots"]]
+        joined = chat(s, {"documents": ["a", "b"]}, id_slot=0)
+        check("with no room to spare", min(held) > 50 and same(asked, joined) and read(joined) < 60, held, first(asked), first(joined))
+        check("the other slot has left", kv(s)["slots"][1]["tokens"] == 0, kv(s)["slots"])
+        check("a list that has it", same(joined, chat(s, {"documents": ["a", "b"]}, id_slot=1)))
+        check("another list takes its place", chat(s, {"documents": ["a", "c"]}).status == 200)
+        check("and a prompt that of both", s.complete(ids(60, 72), 2, id_slot=1)["timings"]["prompt_n"] == 60)
+        check("the first one again", same(joined, chat(s, {"documents": ["a", "b"]}, id_slot=0)))
+        seen = [x.status for x in at_once(*[lambda i=i: chat(s, {"documents": [["a", "b"], ["b", "a"], ["a", "c"], ["c", "b"]][i % 4]}) for i in range(12)])]
+        check("many at once", 200 in seen and set(seen) <= {200, 400, 503}, seen)
+        check("the cap held", most.end() <= cap, most.bytes, cap)
+    with bounded(cap - row, *policy) as s:
+        check("a token less", chat(s, {"documents": ["a", "b"]}).status == 400 and chat(s, {"documents": ["a"]}).status == 200)
+
+# Where it cannot be had.
 with Server([winnow, "serve", "-m", f"{TINY}/tiny-gemma3.gguf", "--port", "0", "--slots", "2", *documents("ab"), "--", "-t", "1", "--swa-full"]) as s:
     sliding = chat(s, {"documents": ["a", "b"]})
     check("a sliding window", sliding.status == 400 and "sliding window" in sliding.text, sliding.text)

@@ -87,7 +87,7 @@ for policy in (("--policy", "full"), ("--ratio", "0.5")):
     talk += [user("Why is it so?"), says(done.stdout.rstrip("\n")), user("Thank you.")]
     with Server(command(state, *policy)) as s:
         _, timings = ask(s, talk)
-        # Only the last turn is new. An answer that its limit ended has a token that was not read.
+        # Only the last turn is new. What is parked has the last token of an answer that its limit ended, which may be the break of a line that is left out here.
         check(f"{policy}: the server goes on from the terminal", timings["cache_n"] >= n_parked - 1 and timings["prompt_n"] < 30, timings, n_parked)
 
 # What it says is what the server says.
@@ -109,8 +109,13 @@ check("looking parks nothing", looked.returncode == 0 and len(numbers(state)) ==
 
 # ---- Begun in the terminal ----
 state = f"{work.name}/begun"
-done = run("chat", "-m", model, "-t", "1", "-n", "12", "--state", state, "--system", "You are brief.", lines=(TEXT + "Which color has the harbor?",))
+done = run("chat", "-m", model, "-t", "1", "-n", "6", "--state", state, "--system", "You are brief.", lines=(TEXT + "Which color has the harbor?",))
 check("it is parked", done.returncode == 0 and "parked in" in done.stderr and oct(os.stat(f"{state}/winnow-0000000000000001.park").st_mode)[-3:] == "600", done.stderr)
+seen = f"{work.name}/seen.md"
+looked = resume(state, "last", lines=(f"/save {seen}",))
+with open(seen, encoding="utf-8") as f:
+    seen = f.read()
+check("with all of an answer that its limit ended", looked.returncode == 0 and "ends after 6 tokens" in done.stderr and done.stdout.rstrip("\n") in seen, looked.stderr, done.stderr, done.stdout, seen)
 again = resume(state, "last")
 check("with its system message", again.returncode == 0 and "2 turns" in again.stderr, again.stderr)
 begun = [{"role": "system", "content": "You are brief."}, user(TEXT + "Which color has the harbor?"), says(done.stdout.rstrip("\n")), user("Why is it so?"),

@@ -1047,7 +1047,7 @@ static void test_plan_of_several_documents(void **state)
     (void)state;
     enum { A = 40, B = 200 };
     int32_t a[2 + A], b[2 + B], prompt[2 + A + 1 + B + 5] = {0}, total, wrong;
-    struct serve_join_part parts[2];
+    struct app_join_part parts[2];
     write_document(a, A, 100);
     write_document(b, B, 1000);
     memcpy(prompt, a, sizeof a);
@@ -1055,28 +1055,28 @@ static void test_plan_of_several_documents(void **state)
     memcpy(prompt + 2 + A + 1, b + 2, B * sizeof *b);
     prompt[2 + A + 1] = 8;         /* its first token is written otherwise here, */
     prompt[2 + A + 1 + B - 1] = 9; /* and its last one */
-    const struct serve_join_source of[] = {{a, 2 + A, 2}, {b, 2 + B, 2}};
+    const struct app_join_source of[] = {{a, 2 + A, 2}, {b, 2 + B, 2}};
     const int32_t n = (int32_t)(sizeof prompt / sizeof *prompt);
-    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_true(app_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
     assert_int_equal(parts[0].n, 2 + A);
     assert_int_equal(parts[1].from, 2 + 101); /* more than half of them are read */
     assert_int_equal(parts[1].at, 2 + A + 1 + 101);
     assert_int_equal(parts[1].n, B - 101 - 1);
     assert_int_equal(total, 2 + A + 1 + B - 1);
-    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.01, &total, &wrong));
-    assert_int_equal(parts[1].from, 2 + SERVE_JOIN_LEAST);
-    assert_true(serve_join_plan(parts, of, 2, prompt, n, 0.0, &total, &wrong));
+    assert_true(app_join_plan(parts, of, 2, prompt, n, 0.01, &total, &wrong));
+    assert_int_equal(parts[1].from, 2 + APP_JOIN_LEAST);
+    assert_true(app_join_plan(parts, of, 2, prompt, n, 0.0, &total, &wrong));
     assert_int_equal(parts[1].from, 3); /* its first token is another one here */
-    assert_true(serve_join_plan(parts, of, 2, prompt, n, 1.0, &total, &wrong));
+    assert_true(app_join_plan(parts, of, 2, prompt, n, 1.0, &total, &wrong));
     assert_int_equal(parts[1].n, 0);
     assert_int_equal(total, 2 + A + 1 + B - 1);
     prompt[2 + A + 100] = 8; /* it is another text */
-    assert_false(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_false(app_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
     assert_int_equal(wrong, 1);
     prompt[20] = 8;
-    assert_false(serve_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
+    assert_false(app_join_plan(parts, of, 2, prompt, n, 0.5, &total, &wrong));
     assert_int_equal(wrong, 0);
-    assert_false(serve_join_plan(parts, of, 2, a, 10, 0.5, &total, &wrong));
+    assert_false(app_join_plan(parts, of, 2, a, 10, 0.5, &total, &wrong));
 }
 
 static void test_lists_of_documents(void **state)
@@ -1109,6 +1109,75 @@ static void test_lists_of_documents(void **state)
     assert_string_equal(name, "");
     assert_null(serve_document_tokens(held[3], &n));
     serve_document_kept(held[3], 5, &config.keep_rule); /* nobody's */
+    serve_documents_free();
+}
+
+/* Documents of 20 and 40 tokens that were compressed to half. 10 tokens of the second one are read again. */
+static int32_t list_of_two(void)
+{
+    static const struct app_join_part parts[SERVE_JOINED] = {{.n = 20}, {.at = 30, .from = 10, .n = 30}};
+    static const int32_t both[] = {0, 1};
+    char why[SERVE_TEXT];
+    int32_t ids[60] = {0};
+    assert_true(load("a", "one", 3, why));
+    assert_true(load("b", "two", 3, why));
+    assert_true(serve_document_set_tokens(0, ids, 20, 0));
+    assert_true(serve_document_set_tokens(1, ids, 40, 0));
+    serve_document_kept(0, 100, &config.keep_rule);
+    serve_document_kept(1, 200, &config.keep_rule);
+    const int32_t d = serve_join_take(both, 2, 0.25);
+    serve_join_set_parts(d, parts);
+    assert_true(serve_document_set_tokens(d, ids, 60, 0));
+    return d;
+}
+
+/* 100 bytes a token, 10 entries of it. A list counts once for all requests that begin with it, and for none it counts nothing. */
+static void test_the_cap_with_lists_of_documents(void **state)
+{
+    (void)state;
+    char why[SERVE_TEXT] = "";
+    struct serve_claim x, y, idle;
+    struct serve_keep_rule by;
+    int32_t n;
+    int64_t entries;
+    open_slots(3, 8000);
+    const int32_t d = list_of_two();
+    struct serve_ask a = ask_of("one two who"), b = ask_of("one two what");
+    a.document_plus_1 = b.document_plus_1 = d + 1;
+    a.n_prompt = b.n_prompt = 5;
+    a.n_predict = b.n_predict = 5;
+    a.slot = 0;
+    b.slot = 1;
+    assert_int_equal(serve_slots_claim(&a, &x, why), SERVE_TOO_LONG); /* 3000 and 4100, and 1000 of its own */
+    assert_non_null(strstr(why, "takes 5100 bytes"));
+    assert_non_null(strstr(why, "one after the other takes 4100 of"));
+    open_slots(3, 8100);
+    x = claimed(&a);
+    assert_true(x.must_restore);
+    assert_int_equal(serve_slots_claim(&b, &y, why), SERVE_BUSY);
+    serve_document_kept(d, 400, &config.keep_rule); /* it is made: 30 tokens' worth more than the first one */
+    y = claimed(&b);
+    serve_slots_report(0, &(struct serve_content){.n_tokens = 65, .entries = 450, .document_plus_1 = d + 1});
+    assert_false(serve_slots_give_up_list(d));
+    serve_slots_release(&x);
+    assert_false(serve_slots_give_up_list(d));
+    serve_slots_release(&y);
+    x = claimed(&a); /* it is there */
+    assert_false(x.must_restore);
+    serve_slots_release(&x);
+    /* No request has it, so that it is given up, and is made again. */
+    assert_true(serve_slots_give_up_list(d));
+    assert_false(serve_document_look(d, &n, &entries, &by));
+    serve_slots_report(0, &(struct serve_content){.n_tokens = 0});
+    serve_slots_report(2, &(struct serve_content){.n_tokens = 30, .entries = 300});
+    x = claimed(&a);
+    assert_true(x.must_restore);
+    assert_true(serve_slots_claim_in_way(x.slot, &idle));
+    assert_int_equal(idle.slot, 2);
+    serve_slots_report(2, &(struct serve_content){.n_tokens = 0});
+    serve_slots_release(&idle);
+    assert_false(serve_slots_claim_in_way(x.slot, &idle));
+    serve_slots_release(&x);
     serve_documents_free();
 }
 
@@ -1335,6 +1404,7 @@ int main(void)
         cmocka_unit_test(test_the_cap),
         cmocka_unit_test(test_the_cap_of_several_answers),
         cmocka_unit_test(test_the_cap_with_windows),
+        cmocka_unit_test(test_the_cap_with_lists_of_documents),
         cmocka_unit_test(test_the_cap_with_what_is_left),
         cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),

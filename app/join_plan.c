@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "serve/join_plan.h"
+#include "app/join_plan.h"
 
-#include <stddef.h>
+#include "base/prefix.h"
 
 /* Tokens between two documents, at most: an empty line. */
 enum { MOST_BETWEEN = 64 };
@@ -14,10 +14,10 @@ struct text {
 /* Whether a text is in a prompt from `at` on, but for its edges. */
 static bool is_at(const struct text *text, const int32_t *prompt, int32_t n_prompt, int32_t at)
 {
-    const int32_t to = text->n - SERVE_JOIN_EDGE;
+    const int32_t to = text->n - APP_JOIN_EDGE;
     if (at + to > n_prompt)
         return false;
-    for (int32_t k = SERVE_JOIN_EDGE; k < to; k++)
+    for (int32_t k = APP_JOIN_EDGE; k < to; k++)
         if (text->ids[k] != prompt[at + k])
             return false;
     return true;
@@ -30,14 +30,14 @@ static int32_t n_again(int32_t n, double share)
         return 0;
     const double wanted = share * n;
     const int32_t again = wanted < n ? (int32_t)wanted + 1 : n;
-    return again > SERVE_JOIN_LEAST ? again : SERVE_JOIN_LEAST;
+    return again > APP_JOIN_LEAST ? again : APP_JOIN_LEAST;
 }
 
 /* Takes a text whose first token is at `at`. */
-static struct serve_join_part part_of(const struct text *text, const int32_t *prompt, int32_t n_prompt,
-                                      int32_t at, double share)
+static struct app_join_part part_of(const struct text *text, const int32_t *prompt, int32_t n_prompt,
+                                    int32_t at, double share)
 {
-    int32_t from = SERVE_JOIN_EDGE, to = text->n - SERVE_JOIN_EDGE;
+    int32_t from = APP_JOIN_EDGE, to = text->n - APP_JOIN_EDGE;
     while (from > 0 && text->ids[from - 1] == prompt[at + from - 1])
         from--;
     while (to < text->n && at + to < n_prompt && text->ids[to] == prompt[at + to])
@@ -45,26 +45,24 @@ static struct serve_join_part part_of(const struct text *text, const int32_t *pr
     const int32_t again = n_again(text->n, share);
     from = again > from ? again : from;
     from = from < to ? from : to;
-    return (struct serve_join_part){.at = at + from, .from = from, .n = to - from};
+    return (struct app_join_part){.at = at + from, .from = from, .n = to - from};
 }
 
-bool serve_join_plan(struct serve_join_part *parts, const struct serve_join_source *of, int32_t n,
-                     const int32_t *prompt, int32_t n_prompt, double share, int32_t *total, int32_t *wrong)
+bool app_join_plan(struct app_join_part *parts, const struct app_join_source *of, int32_t n,
+                   const int32_t *prompt, int32_t n_prompt, double share, int32_t *total, int32_t *wrong)
 {
-    int32_t same = 0;
-    while (n > 0 && same < of[0].n && same < n_prompt && of[0].ids[same] == prompt[same])
-        same++;
+    const int32_t same = n > 0 ? wnw__common_tokens(of[0].ids, of[0].n, prompt, n_prompt) : 0;
     *wrong = 0;
-    if (n < 1 || same + SERVE_JOIN_EDGE < of[0].n)
+    if (n < 1 || same + APP_JOIN_EDGE < of[0].n)
         return false;
-    parts[0] = (struct serve_join_part){.n = same};
+    parts[0] = (struct app_join_part){.n = same};
     *total = same;
     for (int32_t i = 1; i < n; i++) {
         const struct text text = {of[i].ids + of[i].n_header, of[i].n - of[i].n_header};
         int32_t at = *total;
         *wrong = i;
-        parts[i] = (struct serve_join_part){.at = at, .from = of[i].n_header};
-        if (text.n < 3 * SERVE_JOIN_EDGE) /* it is read with what follows it */
+        parts[i] = (struct app_join_part){.at = at, .from = of[i].n_header};
+        if (text.n < 3 * APP_JOIN_EDGE) /* it is read with what follows it */
             continue;
         while (at <= *total + MOST_BETWEEN && !is_at(&text, prompt, n_prompt, at))
             at++;
@@ -73,7 +71,7 @@ bool serve_join_plan(struct serve_join_part *parts, const struct serve_join_sour
         parts[i] = part_of(&text, prompt, n_prompt, at, share);
         parts[i].from += of[i].n_header;
         if (parts[i].from == 0 && parts[i].n > 0) /* one token must not be needed (join_cells.c) */
-            parts[i] = (struct serve_join_part){.at = parts[i].at + 1, .from = 1, .n = parts[i].n - 1};
+            parts[i] = (struct app_join_part){.at = parts[i].at + 1, .from = 1, .n = parts[i].n - 1};
         *total = parts[i].at + parts[i].n;
     }
     return true;
