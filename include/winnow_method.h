@@ -248,6 +248,11 @@ struct wnw_observation {
     void *source; /* private to the code that filled the struct */
 };
 
+/* What many scorers take of an observation, computed on the session's threads: the mean of window_attn over its queries, out[n_head][n], and the
+ * L2 norms of the keys, out[n_head_kv][n]. Both are 0 in padding. E_ARG: it was not observed. */
+WNW_API int wnw_observation_window_mean(const wnw_observation *obs, float *out);
+WNW_API int wnw_observation_key_norms(const wnw_observation *obs, float *out);
+
 /* ---- Parts: one of each kind makes a policy ---- */
 
 /* Sizes of a model and its cache that are known before any layer is observed. */

@@ -55,7 +55,22 @@ def py_window_out(window_attention, out):
     np.add.reduce(window_attention, axis=1, out=out)
 
 
-PAIRS = [("knorm", "py_norms"), ("knorm", "py_norms_copied"), ("snapkv:window=32,kernel=1", "py_window"), ("snapkv:window=32,kernel=1", "py_window_out")]
+@winnow.scorer(needs=["key_norms"], first=0, last=0)
+@timed
+def py_norms_made(key_norms, out):
+    """Norms that the library has made."""
+    np.negative(key_norms, out=out)
+
+
+@winnow.scorer(needs=["window_mean"], first=0, last=32, query_heads=True)
+@timed
+def py_window_made(window_mean):
+    """A mean that the library has made."""
+    return window_mean
+
+
+PAIRS = [("knorm", "py_norms"), ("knorm", "py_norms_copied"), ("knorm", "py_norms_made"), ("snapkv:window=32,kernel=1", "py_window"),
+         ("snapkv:window=32,kernel=1", "py_window_out"), ("snapkv:window=32,kernel=1", "py_window_made")]
 
 
 def main():
