@@ -336,7 +336,8 @@ class DeviceChat(Chat):
     """A conversation on devices. The model is opened on them with the first turn."""
 
     def _open_session(self):
-        return None
+        policy = self._policy if self._rules else None
+        check_policy(policy, self._model._devices, self._model._profiles() if policy and policy.needs_profile else None)
 
     def _release(self):
         if self._session is None:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 
 from ._library import UsageError, WinnowError, library, real, take_raised, _raised
-from ._model import Model
+from ._model import Model, listed
 from ._scorer import registry
 
 _running = threading.Lock()
@@ -98,15 +98,6 @@ class _Saved:
         pass
 
 
-def _listed(value):
-    """One thing, or several of them, as a list."""
-    if value is None:
-        return []
-    if isinstance(value, (str, os.PathLike)) or not hasattr(value, "__iter__"):
-        return [value]
-    return list(value)
-
-
 def evaluate(policies, tasks, *, model="smollm2-135m", ratios=None, budgets=None, lengths=None, samples=None, out=None, show=True, plugins=(), **options):
     """Evaluates policies on tasks, as `winnow eval` does: one reading of a sample for all policies. Returns the summary with 95 % intervals,
     a pandas DataFrame where pandas is installed, else a list of dicts. Rows of the task "macro" are means over tasks.
@@ -117,13 +108,13 @@ def evaluate(policies, tasks, *, model="smollm2-135m", ratios=None, budgets=None
     out: folder of the results, which an interrupted run continues; a temporary one by default
     options: other options of `winnow eval` by name, such as modes="aware", seed=7, chat="none", threads=2; True for options without a value
     """
-    policies, tasks, ratios = _listed(policies), _listed(tasks), _listed(ratios)
+    policies, tasks, ratios = listed(policies), listed(tasks), listed(ratios)
     for one in policies:
         ratio = getattr(one, "compression_ratio", None)
         if ratio is not None and ratio not in ratios:
             ratios.append(ratio)
     words = ["eval", "-m", model.path if isinstance(model, Model) else model, "--tasks", ",".join(map(str, tasks)), "--policies", ",".join(map(str, policies))]
-    for name, value in {"ratios": ratios, "budgets": _listed(budgets), "lengths": _listed(lengths)}.items():
+    for name, value in {"ratios": ratios, "budgets": listed(budgets), "lengths": listed(lengths)}.items():
         if value:
             words += [f"--{name}", ",".join(str(v) if name != "ratios" or isinstance(v, str) else f"{real(v, 'a ratio'):g}" for v in value)]
     if samples is not None:

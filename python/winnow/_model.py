@@ -61,12 +61,21 @@ def profile_paths(model, profile):
     if profile is None:
         return [], False
     if profile != "auto":
-        return [profile] if isinstance(profile, (str, os.PathLike)) else list(profile), False
+        return listed(profile), False
     paths, stem = [], pathlib.Path(model).stem
     for folder in (cache_folder() / "profiles" / stem, FOLDER / "share" / "winnow" / "profiles" / stem):
         names = {p.name for p in paths}
         paths += [p for p in sorted(folder.glob("*.json")) if p.name not in names]
     return paths, True
+
+
+def listed(value):
+    """One thing, or several of them, as a list."""
+    if value is None:
+        return []
+    if isinstance(value, (str, os.PathLike)) or not hasattr(value, "__iter__"):
+        return [value]
+    return list(value)
 
 
 def _text_of(document):
@@ -272,7 +281,7 @@ class Model(Owned):
         return self._kind(Document)._load(self, path)
 
     def chat(self, *, system=None, ratio=None, budget=None, kv_bytes=None, policy="auto"):
-        """A conversation. With a size the cache is compressed after every turn."""
+        """A conversation. With a size or a policy the cache is compressed after every turn; sizes are those of `compress`."""
         return self._kind(Chat)(self, system, policy, ratio, budget, kv_bytes)
 
     def _kind(self, kind):
@@ -290,7 +299,7 @@ class Model(Owned):
 
     def plans(self, document, policies, *, ratio=None, budget=None, kv_bytes=None, question=None, context_only=False, system=None, plugins=()):
         """Plans of several policies from one reading, in their order."""
-        document, pairs = _text_of(document), [_policy_and_ratio(policy, ratio, budget, kv_bytes) for policy in policies]
+        document, pairs = _text_of(document), [_policy_and_ratio(policy, ratio, budget, kv_bytes) for policy in listed(policies)]
         with self._using_shared():
             prompt = _Prompt(self._model, document=document, question=question, system=system)
             if self._devices is not None:
@@ -307,7 +316,7 @@ class Model(Owned):
         if self._devices is not None:
             raise UsageError("an observation needs winnow's own code on the CPU; open the model without devices")
         document, seen = _text_of(document), {}
-        needs = [needs] if isinstance(needs, str) else list(needs)
+        needs = listed(needs)
 
         def _look(obs):
             if obs.layer == layer:
@@ -549,7 +558,7 @@ class _Answering(Owned):
 
     def stream(self, question, *, max_tokens=256, temperature=0.0, top_k=40, top_p=0.95, seed=42, repeat_penalty=1.0, stop=()):
         """The same in pieces, as they are generated. An iteration that ends early ends the answer."""
-        stops = [] if stop is None else [stop] if isinstance(stop, str) else list(stop)
+        stops = listed(stop)
         sampler = c.wnw_sampler_default_params()
         sampler.temp, sampler.top_p, sampler.repeat_penalty = real(temperature, "temperature"), real(top_p, "top_p"), real(repeat_penalty, "repeat_penalty")
         sampler.top_k, sampler.seed = whole(top_k, "top_k", 0, _MOST), whole(seed, "seed", 0, (1 << 32) - 1)
@@ -754,19 +763,21 @@ class Document(_Answering):
 
 
 class Chat(_Answering):
-    """A conversation. The cache is compressed after every turn, if a size was given."""
+    """A conversation. The cache is compressed after every turn, if a size or a policy was given."""
 
     def __init__(self, model, system, policy, ratio, budget, kv_bytes):
         super().__init__("conversation")
         self._closed = True
         policy, ratio = _policy_and_ratio(policy, ratio, budget, kv_bytes)
-        self._size = _size(ratio, budget, kv_bytes)
-        self._policy = Policy(policy) if self._size.kind != c.WNW_SIZE_NONE and policy != "auto" else None
-        self._rules = self._size.kind != c.WNW_SIZE_NONE
+        self._size, self._policy = _size(ratio, budget, kv_bytes), Policy(policy) if policy != "auto" else None
+        named = self._policy is not None and not self._policy.is_full
+        if named and self._size.kind == c.WNW_SIZE_NONE and not self._policy.has_own_size:
+            self._size = _size(0.5, None, None)
+        self._rules = named or self._policy is None and self._size.kind != c.WNW_SIZE_NONE
         lib, params = library(), c.wnw_prompt_default_params()
         if system is not None:
             params.system = text(system, "the system message")
-        self._model, self._chat, self._begun = model, ctypes.POINTER(c.wnw_chat)(), False
+        self._model, self._chat, self._begun, self._n_read = model, ctypes.POINTER(c.wnw_chat)(), False, 0
         model._count(1)
         try:
             check(lib.wnw_chat_open(ctypes.byref(self._chat), model._model, ctypes.byref(params)))
@@ -816,9 +827,7 @@ class Chat(_Answering):
     def _take_turn(self, turn, tokens, n, sampler, how):
         """Reads the tokens of the conversation that are new, and answers. Returns the status and the tokens of the answer."""
         lib, s = library(), self._session.pointer
-        past = lib.wnw_prompt_n_past(turn)
-        if self._begun and past < lib.wnw_session_n_past(s):
-            check(lib.wnw_session_rewind(s, past))
+        self._go_back(lib.wnw_prompt_n_past(turn))
         if not self._begun and self._rules:
             run = c.wnw_run_default()
             run.prompt, run.size = turn, self._size
@@ -830,7 +839,27 @@ class Chat(_Answering):
                     run.profile = self._model._profiles()
             check(lib.wnw_session_begin(s, ctypes.byref(run)))
         self._begun = True
-        past = lib.wnw_session_n_past(s)
-        rest = tokens_from(tokens, past)
-        check(lib.wnw_session_read(s, rest, n - past, None))
-        return self._generate(s, sampler, how)
+        rest = tokens_from(tokens, self._n_read)
+        self._counted(lambda: check(lib.wnw_session_read(s, rest, n - self._n_read, None)))
+        self._n_read = n  # a policy may have renumbered what stays
+        return self._counted(lambda: self._generate(s, sampler, how))
+
+    def _counted(self, work):
+        """Counts the tokens that the session reads in work()."""
+        lib, s = library(), self._session.pointer
+        before = lib.wnw_session_n_past(s)
+        try:
+            return work()
+        finally:
+            self._n_read += lib.wnw_session_n_past(s) - before
+
+    def _go_back(self, n):
+        """Takes back all but the first n tokens of the conversation, or all, where a policy has seen those that go."""
+        lib, s = library(), self._session.pointer
+        if n >= self._n_read:
+            return
+        left = lib.wnw_session_n_past(s) - (self._n_read - n)
+        if left < 1 or lib.wnw_session_rewind(s, left) < 0:
+            check(lib.wnw_session_rewind(s, 0))
+            n = 0
+        self._n_read = n

@@ -201,6 +201,9 @@ class Package(unittest.TestCase):
                 (winnow.WinnowError, "a second time", lambda: m.compress(TEXT, policy="kvzip")),
                 (winnow.UsageError, "py_here is written in Python", lambda: m.plan(TEXT, py_here)),
                 (winnow.WinnowError, "a second time", lambda: m.plan(TEXT, "kvzip")),
+                (winnow.WinnowError, "a second time", lambda: m.chat(policy="kvzip")),
+                (winnow.UsageError, "py_here is written in Python", lambda: m.chat(policy=py_here, budget=64)),
+                (winnow.ArgumentError, "nonsense", lambda: m.chat(policy="nonsense")),
                 (winnow.UsageError, "plugins are for models", lambda: m.plans(TEXT, ["knorm"], plugins=["mine.so"])),
                 (winnow.UsageError, "without devices", lambda: m.observe(TEXT, ["keys"])),
                 (winnow.FileError, "nosuch", lambda: doc.save("/nosuch/doc.wkv")),
@@ -582,10 +585,47 @@ class Package(unittest.TestCase):
         self.assertIsInstance(chats[0].ask("And then?", max_tokens=2), str)
         n = chats[0].n_tokens
         self.assertLess(n, len(self.m.tokenize(TEXT)), "the question whose reading was stopped is still there")
+        chats[0].ask(TEXT, max_tokens=2)
+        self.assertLess(self.entries(chats[0]), chats[0].n_tokens / 2, "it is not compressed any more")
         chats[0].close()
+        with self.m.chat(budget=64, policy="h2o") as chat:  # sums over all tokens, which cannot be taken back
+            chat.ask(TEXT, max_tokens=2)
+            self.interrupted(lambda: chat.ask(TEXT * 2, max_tokens=2))
+            self.assertIsInstance(chat.ask("And then?", max_tokens=2), str)
+            self.assertLess(self.entries(chat), chat.n_tokens / 2)
+
+    def entries(self, chat):
+        """Of a head, on average, with keys and values of 2 bytes."""
+        return chat.kv_bytes / (self.m.n_layer * self.m.n_head_kv * self.m.n_embd_head * 2 * 2)
+
+    def test_chat_policies(self):
+        """A policy is compressed by, with half as its size where none is given, and "full" keeps all."""
+        kept = []
+        for options in ({}, {"policy": "full", "budget": 64}, {"policy": "knorm"}, {"budget": 64}):
+            with self.m.chat(**options) as chat:
+                chat.ask(TEXT, max_tokens=1)
+                kept.append(self.entries(chat) / chat.n_tokens)
+        self.assertGreater(min(kept[:2]), 0.99)
+        self.assertAlmostEqual(kept[2], 0.5, delta=0.05)
+        self.assertLess(kept[3], 0.4)
+        with self.assertRaisesRegex(winnow.ArgumentError, "nonsense"):
+            self.m.chat(policy="nonsense")
+        read = []
+
+        def count(read_of):
+            def session_read(s, tokens, n, report):
+                read.append(n)
+                return read_of(s, tokens, n, report)
+            return session_read
+
+        lib = _library.library()
+        with self.m.chat(policy="knorm+rerotate", budget=64) as chat, mock.patch.object(lib, "wnw_session_read", count(lib.wnw_session_read)):
+            chat.ask(TEXT, max_tokens=1)
+            chat.ask("And then?", max_tokens=1)
+        self.assertLess(read[1], 40, "what was renumbered is read again")
 
     def test_exit(self):
-        """The interpreter ends, with status 0 and without a word, with anything is open."""
+        """The interpreter ends, with status 0 and without a word, with anything open."""
         begin = f"import winnow, threading, gc\nm = winnow.Model({TINY!r}, threads=1)\ndoc = m.compress({TEXT!r}, ratio=0.5, policy='knorm')\n"
         for name, end in (("open", "chat = m.chat(budget=64)\nchat.ask('Who?', max_tokens=2)"),
                           ("an answer", "pieces = doc.stream('Who?', max_tokens=100000)\nnext(pieces)"),
