@@ -189,6 +189,10 @@ struct wnw_observation {
     const float *(*key_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
     const float *(*value_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
 
+    /* The same of all KV heads, [n_head_kv][n][d]. Borrowed until the observation ends. NULL where memory runs out, with the error set. */
+    const float *(*all_keys)(const wnw_observation *obs);
+    const float *(*all_values)(const wnw_observation *obs);
+
     /* [n_head][n]: attention probability that query head h gave to an entry, summed (or its maximum) over the
      * queries of all tokens since the entry was read, its own included. Entries present when a query was read
      * share its softmax. */

@@ -735,6 +735,8 @@ wnw_observation._fields_ = [
     ("values", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation), c_int32)),
     ("key_rows", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation), c_int32, c_int32, c_int32)),
     ("value_rows", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation), c_int32, c_int32, c_int32)),
+    ("all_keys", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation))),
+    ("all_values", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation))),
     ("attn_sum", POINTER(c_float)),
     ("attn_max", POINTER(c_float)),
     ("pass2_sum", POINTER(c_float)),

@@ -91,13 +91,14 @@ def _text_of(document):
         raise ArgumentError(f"{document} is not UTF-8 at byte {fault.start}; convert it, or decode it and give the str") from None
 
 
-def _ids(tokens):
+def _ids(tokens, n_vocab):
     """Token ids as int32 in one piece of memory."""
     ids = np.asarray(tokens)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise TypeError(f"tokens are a row of whole numbers, not {ids.dtype} of the shape {ids.shape}")
-    if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < 1 << 31:
-        raise ArgumentError(f"a token is {int(ids.min())} or {int(ids.max())}; ids are 0 or more, and less than the size of the vocabulary", "E_RANGE")
+    wrong = ids[(ids < 0) | (ids >= n_vocab)] if ids.size else ids
+    if wrong.size:
+        raise ArgumentError(f"a token is {wrong[0]}; the vocabulary has 0 to {n_vocab - 1}", "E_RANGE")
     return np.ascontiguousarray(ids, np.int32)
 
 
@@ -244,7 +245,7 @@ class Model(Owned):
 
     def detokenize(self, tokens):
         """Text of token ids, a row of whole numbers."""
-        lib, ids, out = library(), _ids(tokens), ctypes.c_char_p()
+        lib, ids, out = library(), _ids(tokens, self.n_vocab), ctypes.c_char_p()
         with self._using_shared():
             check(lib.wnw_detokenize(self._model, _at(ids), len(ids), ctypes.byref(out)))
         try:
@@ -405,7 +406,7 @@ class _Session:
         self.pointer = pointer
         if pointer is None:
             params = c.wnw_session_params.from_buffer_copy(model._params)
-            self._progress = _progress_type(self._on_progress)
+            self._progress = _progress_type(lambda done, total, user: self._on_progress(done, total, user))
             params.progress, params.kv_unrotated = self._progress, unrotated
             self.pointer = ctypes.POINTER(c.wnw_session)()
             check(library().wnw_session_new(ctypes.byref(self.pointer), model._model, ctypes.byref(params)))
@@ -552,7 +553,9 @@ class _Answering(Owned):
     _answer_now = None  # the _Answer of the thread that uses the object
 
     def ask(self, question, *, max_tokens=256, temperature=0.0, top_k=40, top_p=0.95, seed=42, repeat_penalty=1.0, stop=()):
-        """The answer to a question, str. temperature 0 = greedy. stop: texts that end the answer. KeyboardInterrupt stops it."""
+        """The answer to a question, str. KeyboardInterrupt stops it.
+
+        max_tokens: 0 = what the context holds; temperature: 0 = greedy; stop: texts that end the answer; repeat_penalty: 1 or more, 1 = none"""
         return "".join(self.stream(question, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
                                    repeat_penalty=repeat_penalty, stop=stop))
 
@@ -818,7 +821,7 @@ class Chat(_Answering):
         try:
             tokens = lib.wnw_chat_tokens(self._chat, ctypes.byref(n))
             status, said = self._take_turn(turn, tokens, n.value, sampler, how)
-            said = _ids(said)
+            said = _ids(said, self._model.n_vocab)
             check(lib.wnw_chat_answer(self._chat, _at(said), len(said)))
             check(status)
         finally:

@@ -78,14 +78,14 @@ class Observation:
     """
 
     def __init__(self, pointer):
-        self._out, self.out_used = None, False
+        self._out, self.out_used, self._all = None, False, {}
         self._pointer, self._o = pointer, pointer.contents
         o = self._o
         self.layer, self.n_layer, self.n_head, self.n_head_kv = o.il, o.n_layer, o.n_head, o.n_head_kv
         self.n, self.d, self.n_past, self.scale = o.n, o.n_embd_head, o.n_past, o.attn_scale
 
     def _end(self):
-        self._pointer, self._o, self._out = None, _past, None
+        self._pointer, self._o, self._out, self._all = None, _past, None, {}
 
     @staticmethod
     def _view(pointer, shape, what, kind=np.float32):
@@ -114,23 +114,23 @@ class Observation:
         """Values of one KV head, [n, d], likewise."""
         return self._view(self._o.values(self._pointer, head) if self._o.values else None, (self.n, self.d), "values")
 
-    def _heads(self, of_head, what):
-        first = of_head(0)
-        if self.n_head_kv == 1:
-            return first[np.newaxis]
-        out = _room(what, (self.n_head_kv, self.n, self.d))
-        out[0] = first
-        for head in range(1, self.n_head_kv):
-            out[head] = of_head(head)
-        return out
+    def _heads(self, of_all, what):
+        if not of_all:
+            return self._view(None, (), what)
+        if what not in self._all:
+            pointer = of_all(self._pointer)
+            if not pointer:
+                raise MemoryError(f"no memory for the {what} of {self.n_head_kv} heads")
+            self._all[what] = self._view(pointer, (self.n_head_kv, self.n, self.d), what)
+        return self._all[what]
 
     @property
     def keys(self):
-        return self._heads(self.head_keys, "keys")
+        return self._heads(self._o.all_keys, "keys")
 
     @property
     def values(self):
-        return self._heads(self.head_values, "values")
+        return self._heads(self._o.all_values, "values")
 
     def _reduced(self, function, what, rows):
         """What a function of the library makes of the observation, 0 in padding."""
