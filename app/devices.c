@@ -21,8 +21,7 @@ static int64_t number_of(const struct gguf_context *file, const char *family, co
                                                                      : 0;
 }
 
-/* Those that libllama computes: layers that predict several tokens are left out. 0: the file cannot be read. */
-static int64_t count_layers(const char *model)
+int64_t app_devices_count_layers(const char *model)
 {
     struct gguf_context *file =
         gguf_init_from_file(model, (struct gguf_init_params){.no_alloc = true, .ctx = NULL});
@@ -53,7 +52,7 @@ static int32_t take_number(const char **list)
 
 static int share_out(struct app_devices *d, const char *layers, const char *model)
 {
-    const int64_t n_layer = count_layers(model);
+    const int64_t n_layer = app_devices_count_layers(model);
     const char *rest = layers;
     int32_t share[APP_MOST_DEVICES] = {0}, n = 0;
     int64_t sum = 0;

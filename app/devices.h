@@ -21,6 +21,8 @@ struct app_devices {
  * are started from here load it, too. */
 void app_devices_name_modules(void);
 
+/* The layers of a model's file that libllama computes: those that predict several tokens are left out. 0: the file cannot be read. */
+int64_t app_devices_count_layers(const char *model);
 /* Makes the devices that args names, for the model in this file. Without --devices it does nothing. */
 int app_devices_make(struct app_devices *d, const struct app_args *args, const char *model);
 void app_devices_clear(struct app_devices *d);

@@ -238,6 +238,12 @@ int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, in
     return WNW_OK;
 }
 
+bool app_sequence_rotates(int32_t n_embd_head)
+{
+    enum { MULTIPLE = 64 };
+    return n_embd_head % MULTIPLE == 0;
+}
+
 int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *tokens)
 {
     const size_t n = llama_state_seq_get_size(s->ctx, 0);

@@ -39,6 +39,8 @@ void app_sequence_free(struct app_sequence *s);
 
 /* Makes an empty sequence the one of a state that wnw_stored_sequence has made, of n_past tokens. It is not compressed any more. */
 int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past);
+/* Whether libllama rotates the rows of quantised caches whose heads have this length. Sessions do, unless they are kv_unrotated. */
+bool app_sequence_rotates(int32_t n_embd_head);
 /* Fills a session that has read nothing with what the sequence holds of tokens[n_read]: wnw_session_take_sequence. */
 int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *tokens);
 /* Reads tokens. on_logits (may be NULL) gets the logits of each, with its number from 0 on. */

@@ -58,9 +58,6 @@ static int print(const struct app_job *job, int32_t n_tokens, double store_ms)
 
 /* ---- A document ---- */
 
-/* libllama rotates the rows of quantised caches where the length of a head is a multiple of this. */
-enum { LIBLLAMA_ROTATES = 64 };
-
 /* The prompt's first piece is read and compressed on the devices; then a session gets what their cache holds. */
 static int read_on_devices(struct app_job *job, const struct cli_args *args)
 {
@@ -68,7 +65,7 @@ static int read_on_devices(struct app_job *job, const struct cli_args *args)
     int rc = cli_on_devices_begin(&d, job, args, 1);
     if (rc == APP_OK)
         rc = cli_on_devices_read_first(&d, job, job->n_context);
-    if (job->info.n_embd_head % LIBLLAMA_ROTATES != 0)
+    if (!app_sequence_rotates(job->info.n_embd_head))
         job->kv.unrotated = true;
     if (rc == APP_OK)
         rc = app_job_session(job);

@@ -191,6 +191,10 @@ struct wnw_observation {
     const float *(*key_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
     const float *(*value_rows)(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count);
 
+    /* The same of all KV heads, [n_head_kv][n][d]. Borrowed until the observation ends. NULL where memory runs out, with the error set. */
+    const float *(*all_keys)(const wnw_observation *obs);
+    const float *(*all_values)(const wnw_observation *obs);
+
     /* [n_head][n]: attention probability that query head h gave to an entry, summed (or its maximum) over the
      * queries of all tokens since the entry was read, its own included. Entries present when a query was read
      * share its softmax. */
@@ -257,6 +261,11 @@ struct wnw_observation {
     void (*each)(const wnw_observation *obs, int32_t n, void (*work)(int32_t i, void *user), void *user);
     void *source; /* private to the code that filled the struct */
 };
+
+/* What many scorers take of an observation, computed on the session's threads: the mean of window_attn over its queries, out[n_head][n], and the
+ * L2 norms of the keys, out[n_head_kv][n]. Both are 0 in padding. E_ARG: it was not observed. */
+WNW_API int wnw_observation_window_mean(const wnw_observation *obs, float *out);
+WNW_API int wnw_observation_key_norms(const wnw_observation *obs, float *out);
 
 /* ---- Parts: one of each kind makes a policy ---- */
 

@@ -115,6 +115,8 @@ typedef struct wnw_stored_session_params {
     /* Keys and values are copied and no room is made, so that the cache takes the memory that it takes where a session has read the
      * tokens: for programs that measure, and where somebody may shorten the file. */
     bool copied;
+    bool (*progress)(int32_t done, int32_t total, void *user); /* as in wnw_session_params; NULL: none */
+    void *progress_user;
 } wnw_stored_session_params;
 
 WNW_DEFAULT(wnw_stored_session_params, wnw_stored_session_default_params)

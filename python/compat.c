@@ -91,7 +91,8 @@ SHOWN int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t *actio
     return ENOSYS;
 }
 
-SHOWN uint32_t arc4random(void)
+SHOWN uint32_t arc4random(void); /* glibc declares it from 2.36 on */
+uint32_t arc4random(void)
 {
     uint32_t number = 0;
     while (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {

@@ -14,6 +14,9 @@ WNW_API int wnw_python_command(int argc, char **argv, wnw_registry *registry);
  * Errors are those of wnw_bridge_wrap. One thread at a time. */
 WNW_API int wnw_python_devices(const char *name, char *ours, size_t size);
 
+/* app_devices_count_layers of a model's file. */
+WNW_API int64_t wnw_python_count_layers(const char *model);
+
 /* As struct app_sequence_params and struct app_sequence_size, with the fields that python/winnow/_devices.py declares. */
 struct wnw_python_sequence_params {
     const char *model, *devices, *split; /* split: struct app_sequence_params */
@@ -33,6 +36,11 @@ struct wnw_python_sequence_size {
 WNW_API int wnw_python_sequence_new(struct app_sequence **out,
                                     const struct wnw_python_sequence_params *params);
 WNW_API void wnw_python_sequence_free(struct app_sequence *s);
+WNW_API int wnw_python_sequence_set_policy(struct app_sequence *s, const wnw_policy *policy);
+WNW_API int wnw_python_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *tokens);
+WNW_API int wnw_python_sequence_head(const struct app_sequence *s, int32_t il, int32_t ih, int32_t n_swa,
+                                     int32_t *positions, int32_t *n);
+WNW_API bool wnw_python_sequence_rotates(int32_t n_embd_head);
 WNW_API int wnw_python_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past);
 WNW_API int wnw_python_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n);
 WNW_API int wnw_python_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix);

@@ -2,6 +2,7 @@
 /* Sequences on devices for the package (app/sequence.h). */
 #include "python/entry.h"
 
+#include "app/devices.h"
 #include "base/err.h"
 #include "winnow_bridge.h"
 
@@ -44,6 +45,11 @@ int wnw_python_devices(const char *name, char *ours, size_t size)
     return *ours ? WNW_OK : wnw__fail(WNW_E_ARG, "there is no device %s", name);
 }
 
+int64_t wnw_python_count_layers(const char *model)
+{
+    return app_devices_count_layers(model);
+}
+
 int wnw_python_sequence_new(struct app_sequence **out, const struct wnw_python_sequence_params *params)
 {
     const struct app_sequence_params p = {.model = params->model,
@@ -61,6 +67,27 @@ int wnw_python_sequence_new(struct app_sequence **out, const struct wnw_python_s
 void wnw_python_sequence_free(struct app_sequence *s)
 {
     app_sequence_free(s);
+}
+
+int wnw_python_sequence_set_policy(struct app_sequence *s, const wnw_policy *policy)
+{
+    return app_sequence_set_policy(s, policy);
+}
+
+int wnw_python_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *tokens)
+{
+    return app_sequence_give(s, to, tokens);
+}
+
+int wnw_python_sequence_head(const struct app_sequence *s, int32_t il, int32_t ih, int32_t n_swa, int32_t *positions,
+                             int32_t *n)
+{
+    return app_sequence_head(s, il, ih, n_swa, positions, n);
+}
+
+bool wnw_python_sequence_rotates(int32_t n_embd_head)
+{
+    return app_sequence_rotates(n_embd_head);
 }
 
 int wnw_python_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past)

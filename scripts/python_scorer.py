@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a scorer in Python costs, compared with the same one in C: python_scorer.py [MODEL] [--tokens N] [--runs N]
+"""What a scorer in Python costs, compared with the same one in C: python_scorer.py [MODEL] [--tokens N] [--runs N] [--threads N]
 
 Needs the package `winnow`. One reading serves all of them; each run makes the plans again, and the least time of the runs counts. The table
 has milliseconds of scoring all layers, of a whole plan, and of the reading with that plan. Scoring includes making the arrays. `inside` is
@@ -31,14 +31,14 @@ def timed(function):
 @winnow.scorer(needs=["keys"], first=0, last=0)
 @timed
 def py_norms(obs):
-    """Views of the library's memory, a head at a time."""
+    """A head at a time."""
     return np.stack([-np.sqrt(np.einsum("nd,nd->n", keys, keys)) for keys in map(obs.head_keys, range(obs.n_head_kv))])
 
 
 @winnow.scorer(needs=["keys"], first=0, last=0)
 @timed
-def py_norms_copied(keys):
-    """All heads in one array, which is a copy."""
+def py_norms_array(keys):
+    """All heads in one array."""
     return -np.sqrt(np.einsum("hnd,hnd->hn", keys, keys))
 
 
@@ -55,7 +55,22 @@ def py_window_out(window_attention, out):
     np.add.reduce(window_attention, axis=1, out=out)
 
 
-PAIRS = [("knorm", "py_norms"), ("knorm", "py_norms_copied"), ("snapkv:window=32,kernel=1", "py_window"), ("snapkv:window=32,kernel=1", "py_window_out")]
+@winnow.scorer(needs=["key_norms"], first=0, last=0)
+@timed
+def py_norms_made(key_norms, out):
+    """Norms that the library has made."""
+    np.negative(key_norms, out=out)
+
+
+@winnow.scorer(needs=["window_mean"], first=0, last=32, query_heads=True)
+@timed
+def py_window_made(window_mean):
+    """A mean that the library has made."""
+    return window_mean
+
+
+PAIRS = [("knorm", "py_norms"), ("knorm", "py_norms_array"), ("knorm", "py_norms_made"), ("snapkv:window=32,kernel=1", "py_window"),
+         ("snapkv:window=32,kernel=1", "py_window_out"), ("snapkv:window=32,kernel=1", "py_window_made")]
 
 
 def main():
@@ -63,8 +78,9 @@ def main():
     options.add_argument("model", nargs="?", default="smollm2-135m")
     options.add_argument("--tokens", type=int, default=4096)
     options.add_argument("--runs", type=int, default=5)
+    options.add_argument("--threads", type=int, default=0)
     options = options.parse_args()
-    with winnow.Model(options.model) as m:
+    with winnow.Model(options.model, threads=options.threads) as m:
         text = " ".join(f"Tower {k} has {k * 7} lamps and {k * 13} steps." for k in range(options.tokens))
         text = m.detokenize(m.tokenize(text)[:options.tokens - 40].tolist())
         recipes = sorted({one for pair in PAIRS for one in pair})

@@ -735,6 +735,8 @@ wnw_observation._fields_ = [
     ("values", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation), c_int32)),
     ("key_rows", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation), c_int32, c_int32, c_int32)),
     ("value_rows", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation), c_int32, c_int32, c_int32)),
+    ("all_keys", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation))),
+    ("all_values", CFUNCTYPE(POINTER(c_float), POINTER(wnw_observation))),
     ("attn_sum", POINTER(c_float)),
     ("attn_max", POINTER(c_float)),
     ("pass2_sum", POINTER(c_float)),
@@ -1033,6 +1035,8 @@ wnw_stored_session_params._fields_ = [
     ("n_ctx", c_int32),
     ("room", c_int32),
     ("copied", c_bool),
+    ("progress", CFUNCTYPE(c_bool, c_int32, c_int32, c_void_p)),
+    ("progress_user", c_void_p),
 ]
 
 wnw_store_key._fields_ = [
@@ -1473,6 +1477,8 @@ FUNCTIONS = {
     "wnw_model_open": (c_int, [POINTER(POINTER(wnw_model)), c_char_p, POINTER(wnw_model_params)]),
     "wnw_n_kernels": (c_int32, []),
     "wnw_need_name": (c_char_p, [c_int32]),
+    "wnw_observation_key_norms": (c_int, [POINTER(wnw_observation), POINTER(c_float)]),
+    "wnw_observation_window_mean": (c_int, [POINTER(wnw_observation), POINTER(c_float)]),
     "wnw_open": (c_int, [POINTER(POINTER(wnw_reader)), c_char_p]),
     "wnw_part_warn": (None, [c_char_p, c_char_p]),
     "wnw_phase_name": (c_char_p, [c_int]),

@@ -7,8 +7,9 @@ import threading
 import numpy as np
 
 from . import _declarations as c
-from ._library import ArgumentError, UsageError, WinnowError, check, library, text
-from ._model import Chat, Document, _parts, _Prompt, _size, run_aside, tokens_from
+from ._library import ArgumentError, UsageError, WinnowError, check, library, text, whole
+from ._model import Chat, Document, _parts, _Prompt, _Session, _size, run_aside, tokens_from
+from ._plan import Plan
 from ._scorer import Policy, scorers
 
 _progress_type = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
@@ -31,9 +32,14 @@ def _declared():
         raise WinnowError("this library has no sequences on devices; install winnow's wheel", "E_UNSUPPORTED")
     tokens, pointer, i32 = ctypes.POINTER(ctypes.c_int32), ctypes.c_void_p, ctypes.c_int32
     for name, result, arguments in (
+        ("count_layers", ctypes.c_int64, [ctypes.c_char_p]),
         ("devices", ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]),
         ("sequence_new", ctypes.c_int, [ctypes.POINTER(pointer), ctypes.POINTER(_Params)]),
         ("sequence_free", None, [pointer]),
+        ("sequence_set_policy", ctypes.c_int, [pointer, ctypes.POINTER(c.wnw_policy)]),
+        ("sequence_give", ctypes.c_int, [pointer, ctypes.POINTER(c.wnw_session), tokens]),
+        ("sequence_head", ctypes.c_int, [pointer, i32, i32, i32, tokens, tokens]),
+        ("sequence_rotates", ctypes.c_bool, [i32]),
         ("sequence_load", ctypes.c_int, [pointer, ctypes.POINTER(ctypes.c_uint8), ctypes.c_size_t, i32]),
         ("sequence_read", ctypes.c_int, [pointer, tokens, i32]),
         ("sequence_compress", ctypes.c_int, [pointer, ctypes.POINTER(c.wnw_size), i32]),
@@ -75,15 +81,14 @@ def device_names(devices):
     return ",".join(ours)
 
 
-def split_of(layers, n_devices, n_layer):
+def split_of(layers, n_devices, path):
     """The shares of the layers as libllama takes them. It counts the output as one more layer, of the last device. None: by free memory."""
     if layers is None:
         return None
-    if isinstance(layers, (str, bytes)) or not all(hasattr(n, "__index__") for n in layers):
+    if isinstance(layers, (str, bytes)) or not hasattr(layers, "__iter__"):
         raise TypeError("layers is a list of whole numbers, one for each device")
-    shares = [int(n) for n in layers]
-    if any(n < 1 for n in shares):
-        raise ArgumentError(f"layers is {shares}; give at least 1 for each device")
+    shares = [whole(n, "a number of layers", 1, 9999999) for n in layers]
+    n_layer = _declared().wnw_python_count_layers(os.fsencode(path))
     if len(shares) != n_devices:
         raise ArgumentError(f"layers has {len(shares)} numbers, and there are {n_devices} devices")
     if sum(shares) != n_layer:
@@ -110,19 +115,21 @@ def check_policy(policy, device, profile):
 class Sequence:
     """A sequence with a model on devices of its own. policy: by which it will be compressed, or None."""
 
-    def __init__(self, model, n_ctx, policy, profiles=()):
+    def __init__(self, model, n_ctx, policy, profiles=(), goes_on=None):
         self._stop, self._policy = threading.Event(), policy
         self.pointer = ctypes.c_void_p()
         params = _Params(model=os.fsencode(model.path), devices=model._devices.encode(), split=model._split, n_ctx=n_ctx, n_threads=model._params.n_threads,
                          kv_type=model._params.kv_type, profiles=b":".join(os.fsencode(str(p)) for p in profiles) or None)
         if policy is not None:
             params.policy = policy.pointer
-        self._progress = params.progress = _progress_type(lambda done, total, user: not self._stop.is_set())
+        self._progress = params.progress = _progress_type(lambda done, total, user: not self._stop.is_set() and (goes_on is None or goes_on()))
         self.n_ctx = n_ctx
         check(_declared().wnw_python_sequence_new(ctypes.byref(self.pointer), ctypes.byref(params)))
 
-    def stop(self):
-        self._stop.set()
+    def set_policy(self, policy):
+        """For what is read from now on, by a sequence that is empty."""
+        self._policy = policy
+        check(library().wnw_python_sequence_set_policy(self.pointer, policy.pointer if policy is not None else None))
 
     def close(self):
         pointer, self.pointer = self.pointer, ctypes.c_void_p()
@@ -144,6 +151,21 @@ class Sequence:
     @property
     def n_read(self):
         return library().wnw_python_sequence_n_read(self.pointer)
+
+    def heads(self, model):
+        """The positions that each head holds, [layer][head]."""
+        lib, n, keep = library(), ctypes.c_int32(), []
+        room = np.empty(self.n_read + 1, np.int32)
+        for il in range(model.n_layer):
+            keep.append([])
+            for ih in range(model.n_head_kv):
+                check(lib.wnw_python_sequence_head(self.pointer, il, ih, model._n_swa, room.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)), ctypes.byref(n)))
+                keep[-1].append(room[:n.value].copy())
+        return keep
+
+    def give(self, session, tokens):
+        """Fills a session with what the sequence holds of its tokens."""
+        check(library().wnw_python_sequence_give(self.pointer, session, tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))))
 
     def measure(self):
         out = Measured()
@@ -186,25 +208,61 @@ def _fitting(model, policy):
     return model._profile_files
 
 
+def _policy_and_size(model, recipe, size, prompt, n_tokens, question_later):
+    """A recipe as a Policy, "auto" as the one that it is here, and the size, half where none was given."""
+    policy = None if recipe == "auto" else Policy(recipe)
+    if size.kind == c.WNW_SIZE_NONE and not (policy and (policy.has_own_size or policy.is_full)):
+        size = _size(0.5, None, None)
+    return policy or _chosen(model, prompt, size, n_tokens, question_later), size
+
+
+def plans(model, prompt, pairs, budget, kv_bytes, context_only, plugins):
+    """What the devices' cache holds after each policy: a Plan for each pair of a recipe and a ratio."""
+    if plugins:
+        raise UsageError("plugins are for models on the CPU; open the model without devices")
+    lib, p = library(), prompt.parts
+    n, made = p.n_context if context_only else p.n_tokens, []
+    tokens = np.ctypeslib.as_array(p.tokens, (n,)).copy()
+    for recipe, ratio in pairs:
+        policy, size = _policy_and_size(model, recipe, _size(ratio, budget, kv_bytes), prompt.pointer, n, context_only)
+        if lib.wnw_policy_rewrites(policy.pointer):
+            raise WinnowError(f"{policy.recipe} changes entries that are kept, and a plan made on devices has positions alone; "
+                              "open the model without devices", "E_UNSUPPORTED")
+        check_policy(policy, model._devices, model._profiles() if policy.needs_profile else None)
+        made.append((policy, size, recipe))
+    if not made:
+        return []
+    files = next((_fitting(model, policy) for policy, *_ in made if policy.needs_profile), [])
+    sequence = Sequence(model, min(_context(model, n), n + 1), None, files)
+    try:
+        return [run_aside(lambda one=one: _plan_of(model, sequence, p, n, tokens, *one), sequence._stop) for one in made]
+    finally:
+        sequence.close()
+
+
+def _plan_of(model, sequence, p, n, tokens, policy, size, name):
+    sequence.rewind(0)
+    sequence.set_policy(None if policy.is_full else policy)
+    sequence.read(p.tokens, n)
+    if not policy.is_full:
+        sequence.compress(size, p.n_prefix)
+    return Plan(sequence.heads(model), n, policy.recipe, tokens, name=name)
+
+
 class DeviceDocument(Document):
-    """A document on devices. It can be asked; it has no plan and cannot be stored. Devices give memory back when they compute the next
-    token, so that `kv_bytes` is less after the first question."""
+    """A document on devices. Devices give memory back when they compute the next token, so that `kv_bytes` is less after the first question."""
 
     def _begin(self, policy, size):
         model, prompt = self._model, _Prompt(self._model._model, **self._layout)
         p = prompt.parts
         self.n_tokens, self.warning = p.n_context, ""
         self._tokens = np.ctypeslib.as_array(p.tokens, (p.n_context,)).copy()
-        chosen = None if policy == "auto" else Policy(policy)
-        if size.kind == c.WNW_SIZE_NONE and not (chosen and (chosen.has_own_size or chosen.is_full)):
-            size = _size(0.5, None, None)
-        if chosen is None:
-            chosen = _chosen(model, prompt.pointer, size, p.n_context, True)
+        chosen, size = _policy_and_size(model, policy, size, prompt.pointer, p.n_context, True)
         if chosen.is_full:
             chosen = None
         check_policy(chosen, model._devices, model._profiles() if chosen and chosen.needs_profile else None)
         self.policy = chosen.recipe if chosen else ""
-        sequence = self._session = Sequence(model, _context(model, p.n_context), chosen, _fitting(model, chosen))
+        sequence = self._session = Sequence(model, _context(model, p.n_context), chosen, _fitting(model, chosen), self._goes_on)
 
         def read():
             sequence.read(p.tokens, p.n_context)
@@ -217,7 +275,7 @@ class DeviceDocument(Document):
         lib, state, size = library(), ctypes.POINTER(ctypes.c_uint8)(), ctypes.c_size_t()
         check(lib.wnw_stored_sequence(self._stored, ctypes.byref(state), ctypes.byref(size)))
         try:
-            self._session = Sequence(self._model, _context(self._model, self.n_tokens), None)
+            self._session = Sequence(self._model, _context(self._model, self.n_tokens), None, goes_on=self._goes_on)
             self._session.load(state, size.value, self.n_tokens)
         finally:
             lib.wnw_free(state)
@@ -240,10 +298,32 @@ class DeviceDocument(Document):
 
     @property
     def plan(self):
-        raise UsageError("devices do not say which entries they keep; open the model without devices for a plan")
+        with self._using():
+            if self._stored:  # its cells are not known on the devices
+                keep = self._stored_heads()
+            else:
+                self._session.rewind(self.n_tokens)
+                keep = self._session.heads(self._model)
+            return Plan(keep, self.n_tokens, self.policy, self._tokens)
+
+    def _stored_heads(self):
+        lib, at, keep = library(), ctypes.POINTER(ctypes.c_int32)(), []
+        for il in range(self._model.n_layer):
+            keep.append([])
+            for ih in range(self._model.n_head_kv):
+                n = lib.wnw_stored_head(self._stored, il, ih, ctypes.byref(at))
+                keep[-1].append(np.ctypeslib.as_array(at, (n,)).copy() if n else np.empty(0, np.int32))
+        return keep
 
     def save(self, path):
-        raise UsageError("a document on devices cannot be stored; read it with a model that is open without devices, store that, and load it here")
+        with self._using():
+            self._session.rewind(self.n_tokens)
+            session = _Session(self._model, unrotated=not library().wnw_python_sequence_rotates(self._model.n_embd_head))
+            try:
+                self._session.give(session.pointer, self._tokens)
+                self._store(session, path)
+            finally:
+                session.close()
 
     def _answer_rest(self, p, sampler, how):
         sequence = self._session
@@ -256,7 +336,8 @@ class DeviceChat(Chat):
     """A conversation on devices. The model is opened on them with the first turn."""
 
     def _open_session(self):
-        return None
+        policy = self._policy if self._rules else None
+        check_policy(policy, self._model._devices, self._model._profiles() if policy and policy.needs_profile else None)
 
     def _release(self):
         if self._session is None:
@@ -278,7 +359,7 @@ class DeviceChat(Chat):
             policy = None
         check_policy(policy, model._devices, model._profiles() if policy and policy.needs_profile else None)
         n_ctx = model._params.n_ctx or min(model.n_ctx_train, max(8192, n + _ROOM))
-        self._session = Sequence(model, n_ctx, policy, _fitting(model, policy))
+        self._session = Sequence(model, n_ctx, policy, _fitting(model, policy), self._goes_on)
 
     def _take_turn(self, turn, tokens, n, sampler, how):
         if self._session is None:

@@ -8,8 +8,8 @@ import sys
 import tempfile
 import threading
 
-from ._library import UsageError, WinnowError, library, take_raised, _raised
-from ._model import Model
+from ._library import UsageError, WinnowError, library, real, take_raised, _raised
+from ._model import Model, listed
 from ._scorer import registry
 
 _running = threading.Lock()
@@ -108,18 +108,15 @@ def evaluate(policies, tasks, *, model="smollm2-135m", ratios=None, budgets=None
     out: folder of the results, which an interrupted run continues; a temporary one by default
     options: other options of `winnow eval` by name, such as modes="aware", seed=7, chat="none", threads=2; True for options without a value
     """
-    policies = [policies] if isinstance(policies, str) else list(policies)
-    tasks = [tasks] if isinstance(tasks, str) else list(tasks)
-    ratios = [] if ratios is None else [ratios] if isinstance(ratios, (int, float)) else list(ratios)
+    policies, tasks, ratios = listed(policies), listed(tasks), listed(ratios)
     for one in policies:
         ratio = getattr(one, "compression_ratio", None)
         if ratio is not None and ratio not in ratios:
             ratios.append(ratio)
-    words = ["eval", "-m", model.path if isinstance(model, Model) else model, "--tasks", ",".join(tasks), "--policies", ",".join(map(str, policies))]
-    lists = {"ratios": ratios, "budgets": budgets, "lengths": lengths}
-    for name, value in lists.items():
-        if value not in (None, []):
-            words += [f"--{name}", ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in (value if isinstance(value, (list, tuple)) else [value]))]
+    words = ["eval", "-m", model.path if isinstance(model, Model) else model, "--tasks", ",".join(map(str, tasks)), "--policies", ",".join(map(str, policies))]
+    for name, value in {"ratios": ratios, "budgets": listed(budgets), "lengths": listed(lengths)}.items():
+        if value:
+            words += [f"--{name}", ",".join(str(v) if name != "ratios" or isinstance(v, str) else f"{real(v, 'a ratio'):g}" for v in value)]
     if samples is not None:
         words += ["--samples", samples]
     for name, value in options.items():

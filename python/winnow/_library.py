@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The library: where it is, its errors as exceptions."""
 import ctypes
+import math
+import operator
 import os
 import pathlib
 import platform
@@ -43,7 +45,7 @@ _STATUS = {value: name[4:] for name, value in vars(c).items() if name.startswith
 _CLASS = {"E_ARG": ArgumentError, "E_RANGE": ArgumentError, "E_IO": FileError, "E_FORMAT": FileError, "E_MISMATCH": FileError,
           "E_UNSUPPORTED": FileError, "E_NOMEM": OutOfMemory}
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # an object of the library may be collected, and so released, while a thread has it
 _library = None
 _path = None  # of the library
 _shows_symbols = False  # to plugins, and so to every other library of the process
@@ -174,6 +176,32 @@ def text(value, what):
     return data
 
 
+def whole(value, what, least, most):
+    """A whole number of these bounds as int. Python's and NumPy's are taken."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        n = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is a whole number, not {value!r}") from None
+    if not least <= n <= most:
+        raise ArgumentError(f"{what} is {n}; give {least} to {most}", "E_RANGE")
+    return n
+
+
+def real(value, what):
+    """A number as float, which is finite or infinite."""
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} is a number, not {value!r}") from None
+    if math.isnan(number):
+        raise ArgumentError(f"{what} is a number, not nan")
+    return number
+
+
 class Owned:
     """An object of the library. One thread uses it at a time, in the process that opened it."""
 
@@ -186,6 +214,9 @@ class Owned:
 
     def __exit__(self, *unused):
         self.close()
+
+    def __reduce__(self):
+        raise TypeError(f"a {self._what} cannot be copied or pickled; open it again where it is needed")
 
     def _check(self):
         if self._closed:

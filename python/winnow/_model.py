@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: MIT
 """Models, documents and conversations."""
+import atexit
 import ctypes
 import os
 import pathlib
 import queue
 import threading
+import weakref
 
 import numpy as np
 
 from . import _declarations as c
-from ._library import FOLDER, ArgumentError, Owned, UsageError, check, library, text
+from ._library import FOLDER, ArgumentError, Owned, UsageError, check, library, real, text, whole
 from ._plan import Plan
 from ._scorer import Policy, Scorer
 
 _progress_type = dict(c.wnw_session_params._fields_)["progress"]
 _text_type = dict(c.wnw_generate_params._fields_)["on_text"]
+_MOST = (1 << 31) - 1  # of an int32
 
 
 def _size(ratio, budget, kv_bytes):
@@ -23,15 +26,17 @@ def _size(ratio, budget, kv_bytes):
         raise ArgumentError("ratio, budget and kv_bytes exclude each other; give one of them")
     size = c.wnw_size(kind=c.WNW_SIZE_NONE)
     for name, value in given:
-        kind = float if name == "ratio" else int
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or value != value or kind(value) != value:
-            raise (ArgumentError if value != value else TypeError)(f"{name} is a number, not {value!r}")
-        size.kind = {"ratio": c.WNW_SIZE_RATIO, "budget": c.WNW_SIZE_BUDGET, "kv_bytes": c.WNW_SIZE_BYTES}[name]
-        if name == "ratio" and not 0 <= value < 1:
-            raise ArgumentError(f"a ratio of {value:g}; give the fraction that is removed, at least 0 and less than 1", "E_RANGE")
-        if name != "ratio" and value < 1:
-            raise ArgumentError(f"{name} is {value}; it must be 1 or more", "E_RANGE")
-        setattr(size, "bytes" if name == "kv_bytes" else name, kind(value))
+        number = real(value, name)
+        if name == "ratio":
+            if not 0 <= number < 1:
+                raise ArgumentError(f"a ratio of {number:g}; give the fraction that is removed, at least 0 and less than 1", "E_RANGE")
+            size.kind, size.ratio = c.WNW_SIZE_RATIO, number
+        else:
+            n = whole(int(number) if isinstance(value, (float, np.floating)) and number.is_integer() else value, name, 1, (1 << 63) - 1)
+            if name == "budget":
+                size.kind, size.budget = c.WNW_SIZE_BUDGET, n
+            else:
+                size.kind, size.bytes = c.WNW_SIZE_BYTES, n
     return size
 
 
@@ -56,7 +61,7 @@ def profile_paths(model, profile):
     if profile is None:
         return [], False
     if profile != "auto":
-        return [profile] if isinstance(profile, (str, os.PathLike)) else list(profile), False
+        return listed(profile), False
     paths, stem = [], pathlib.Path(model).stem
     for folder in (cache_folder() / "profiles" / stem, FOLDER / "share" / "winnow" / "profiles" / stem):
         names = {p.name for p in paths}
@@ -64,8 +69,41 @@ def profile_paths(model, profile):
     return paths, True
 
 
-def _tokens(values):
-    return (ctypes.c_int32 * max(1, len(values)))(*values)
+def listed(value):
+    """One thing, or several of them, as a list."""
+    if value is None:
+        return []
+    if isinstance(value, (str, os.PathLike)) or not hasattr(value, "__iter__"):
+        return [value]
+    return list(value)
+
+
+def _text_of(document):
+    """A document that is a path is the text of a file in UTF-8, as the command reads it."""
+    if not isinstance(document, os.PathLike):
+        return document
+    data = pathlib.Path(document).read_bytes()
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ArgumentError(f"{document} is text in UTF-16 or UTF-32; convert it to UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        raise ArgumentError(f"{document} is not UTF-8 at byte {fault.start}; convert it, or decode it and give the str") from None
+
+
+def _ids(tokens, n_vocab):
+    """Token ids as int32 in one piece of memory."""
+    ids = np.asarray(tokens)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise TypeError(f"tokens are a row of whole numbers, not {ids.dtype} of the shape {ids.shape}")
+    wrong = ids[(ids < 0) | (ids >= n_vocab)] if ids.size else ids
+    if wrong.size:
+        raise ArgumentError(f"a token is {wrong[0]}; the vocabulary has 0 to {n_vocab - 1}", "E_RANGE")
+    return np.ascontiguousarray(ids, np.int32)
+
+
+def _at(ids):
+    return ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
 
 
 def tokens_from(tokens, n):
@@ -114,13 +152,11 @@ class Model(Owned):
     def __init__(self, model="smollm2-135m", *, threads=0, context=0, kv_type="f16", profile="auto", devices=None, layers=None):
         super().__init__("model")
         self._closed = True  # until it is open
+        self._users, self._users_lock = 0, threading.RLock()  # a document may be collected while a thread has it
         lib = library()
         self.path = model_path(model)
         self._params = c.wnw_session_default_params()
-        for name, value, most in (("threads", threads, 512), ("context", context, 1 << 30)):
-            if not 0 <= value <= most:
-                raise ArgumentError(f"{name} is {value}; give 0 to {most}", "E_RANGE")
-        self._params.n_threads, self._params.n_ctx = threads, context
+        self._params.n_threads, self._params.n_ctx = whole(threads, "threads", 0, 512), whole(context, "context", 0, 1 << 30)
         self._devices = self._split = None
         if layers is not None and devices is None:
             raise ArgumentError("layers are shared out among devices; name them")
@@ -132,17 +168,16 @@ class Model(Owned):
         self._params.kv_type = kind.value
         self._model = ctypes.POINTER(c.wnw_model)()
         check(lib.wnw_model_open(ctypes.byref(self._model), os.fsencode(self.path), None))
-        self._closed = False
         self._profile, self._profile_of, self._profile_files = None, profile, []
-        self._users, self._users_lock = 0, threading.Lock()
+        self._closed = False
         info = c.wnw_model_info_default()
         check(lib.wnw_model_get_info(self._model, ctypes.byref(info)))
         self.arch, self.name = info.arch.decode(), info.name.decode("utf-8", "replace")
         self.n_layer, self.n_head, self.n_head_kv = info.n_layer, info.n_head, info.n_head_kv
-        self.n_embd_head, self.n_ctx_train, self.n_vocab = info.n_embd_head, info.n_ctx_train, info.n_vocab
+        self.n_embd_head, self.n_ctx_train, self.n_vocab, self._n_swa = info.n_embd_head, info.n_ctx_train, info.n_vocab, info.n_swa
         if layers is not None:
             try:
-                self._split = _devices.split_of(layers, len(self._devices.split(",")), self.n_layer)
+                self._split = _devices.split_of(layers, len(self._devices.split(",")), self.path)
             except Exception:
                 self.close()
                 raise
@@ -152,9 +187,10 @@ class Model(Owned):
 
     def close(self):
         """Releases the model. Documents and conversations of it must be closed before."""
-        if not self._closed and getattr(self, "_users", 0):
-            raise UsageError(f"the model has {self._users} open documents or conversations; close them first")
-        super().close()
+        with self._users_lock:
+            if not self._closed and self._pid == os.getpid() and self._users:
+                raise UsageError(f"the model has {self._users} open documents or conversations; close them first")
+            super().close()
 
     def _release(self):
         lib = library()
@@ -162,7 +198,10 @@ class Model(Owned):
         lib.wnw_model_free(self._model)
 
     def _count(self, n):
+        """Adds to those that use the model, so that it stays open."""
         with self._users_lock:
+            if n > 0:
+                self._check()
             self._users += n
 
     def _profiles(self):
@@ -195,20 +234,20 @@ class Model(Owned):
 
     def tokenize(self, string, special=False):
         """Token ids of a text, int32 [n]. special: text such as "<|im_end|>" becomes the control token."""
-        self._check()
         lib, data = library(), text(string, "the text")
         ids, n = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_int32()
-        check(lib.wnw_tokenize(self._model, data, len(data), False, special, ctypes.byref(ids), ctypes.byref(n)))
+        with self._using_shared():
+            check(lib.wnw_tokenize(self._model, data, len(data), False, bool(special), ctypes.byref(ids), ctypes.byref(n)))
         try:
             return np.ctypeslib.as_array(ids, (n.value,)).copy() if n.value else np.empty(0, np.int32)
         finally:
             lib.wnw_free(ids)
 
     def detokenize(self, tokens):
-        """Text of token ids."""
-        self._check()
-        lib, out = library(), ctypes.c_char_p()
-        check(lib.wnw_detokenize(self._model, _tokens(tokens), len(tokens), ctypes.byref(out)))
+        """Text of token ids, a row of whole numbers."""
+        lib, ids, out = library(), _ids(tokens, self.n_vocab), ctypes.c_char_p()
+        with self._using_shared():
+            check(lib.wnw_detokenize(self._model, _at(ids), len(ids), ctypes.byref(out)))
         try:
             return out.value.decode("utf-8", "replace")
         finally:
@@ -216,20 +255,19 @@ class Model(Owned):
 
     def prompt(self, document=None, question=None, system=None):
         """Token ids of a prompt as winnow lays it out: (int32 [n], the number of tokens before the question)."""
-        self._check()
-        prompt = _Prompt(self._model, document=document, question=question, system=system)
+        with self._using_shared():
+            prompt = _Prompt(self._model, document=_text_of(document), question=question, system=system)
         p = prompt.parts
         return np.ctypeslib.as_array(p.tokens, (p.n_tokens,)).copy(), p.n_context
 
     # ---- Compression ----
 
     def compress(self, document, *, ratio=None, budget=None, kv_bytes=None, policy="auto", system=None):
-        """Reads a text, keeps what the policy says, and returns a Document for any number of questions.
+        """Reads a text, a str or the path of a file, keeps what the policy says, and returns a Document for any number of questions.
 
         ratio: fraction of the entries that is removed, 0 to 1; budget: average entries kept per layer and KV head; kv_bytes: bytes of kept keys
         and values; without a size 0.5 is removed. policy: a recipe, a scorer, a press, or "auto". KeyboardInterrupt stops the reading."""
-        if isinstance(document, os.PathLike):
-            document = pathlib.Path(document).read_text(encoding="utf-8")
+        document = _text_of(document)
         policy, ratio = _policy_and_ratio(policy, ratio, budget, kv_bytes)
         doc = self._kind(Document)._new(self, {"document": document, "system": system})
         try:
@@ -244,7 +282,7 @@ class Model(Owned):
         return self._kind(Document)._load(self, path)
 
     def chat(self, *, system=None, ratio=None, budget=None, kv_bytes=None, policy="auto"):
-        """A conversation. With a size the cache is compressed after every turn."""
+        """A conversation. With a size or a policy the cache is compressed after every turn; sizes are those of `compress`."""
         return self._kind(Chat)(self, system, policy, ratio, budget, kv_bytes)
 
     def _kind(self, kind):
@@ -254,10 +292,6 @@ class Model(Owned):
         from . import _devices
         return _devices.DeviceDocument if kind is Document else _devices.DeviceChat
 
-    def _need_sessions(self, what):
-        if self._devices is not None:
-            raise UsageError(f"{what} needs winnow's own code on the CPU; open the model without devices. On devices there are compress, load, chat and ask")
-
     def plan(self, document, policy="auto", *, ratio=None, budget=None, kv_bytes=None, question=None, context_only=False, system=None):
         """Which entries a policy would keep of a prompt, without dropping any: a Plan, as `winnow plan` writes it.
 
@@ -266,10 +300,12 @@ class Model(Owned):
 
     def plans(self, document, policies, *, ratio=None, budget=None, kv_bytes=None, question=None, context_only=False, system=None, plugins=()):
         """Plans of several policies from one reading, in their order."""
-        self._need_sessions("a plan")
-        pairs = [_policy_and_ratio(policy, ratio, budget, kv_bytes) for policy in policies]
+        document, pairs = _text_of(document), [_policy_and_ratio(policy, ratio, budget, kv_bytes) for policy in listed(policies)]
         with self._using_shared():
             prompt = _Prompt(self._model, document=document, question=question, system=system)
+            if self._devices is not None:
+                from . import _devices
+                return _devices.plans(self, prompt, pairs, budget, kv_bytes, context_only, plugins)
             session = _Session(self)
             try:
                 return session.run(lambda: session.plans(prompt, pairs, budget, kv_bytes, context_only, plugins))
@@ -278,8 +314,10 @@ class Model(Owned):
 
     def observe(self, document, needs, layer=0, *, window=32, question=None):
         """What policies observe of a layer, as arrays of one's own: {name: float32 array} by the names of Observation, for notebooks."""
-        self._need_sessions("an observation")
-        seen = {}
+        if self._devices is not None:
+            raise UsageError("an observation needs winnow's own code on the CPU; open the model without devices")
+        document, seen = _text_of(document), {}
+        needs = listed(needs)
 
         def _look(obs):
             if obs.layer == layer:
@@ -299,7 +337,6 @@ class Model(Owned):
         return seen
 
     def _using_shared(self):
-        self._check()
         return _Counted(self)
 
 
@@ -310,7 +347,6 @@ class _Counted:
         self._model = model
 
     def __enter__(self):
-        self._model._check()
         self._model._count(1)
 
     def __exit__(self, *unused):
@@ -322,6 +358,15 @@ def _policy_and_ratio(policy, ratio, budget, kv_bytes):
     if of_press is not None and ratio is None and budget is None and kv_bytes is None:
         ratio = of_press
     return str(policy), ratio
+
+
+def _outlast(event, seconds=None):
+    """Waits for an event, and goes on waiting where another interrupt comes: what the other thread uses must stay. Returns whether it came."""
+    while True:
+        try:
+            return event.wait(seconds)
+        except KeyboardInterrupt:
+            pass
 
 
 def run_aside(work, stop):
@@ -345,8 +390,8 @@ def run_aside(work, stop):
             pass
     except BaseException:
         stop.set()
-        if began.wait(5):  # the interrupt may have come while it was being started
-            done.wait()
+        if _outlast(began, 5):  # the interrupt may have come while it was being started
+            _outlast(done)
         raise
     if said[0][1] is not None:
         raise said[0][1]
@@ -356,18 +401,18 @@ def run_aside(work, stop):
 class _Session:
     """A session with an engine of its own."""
 
-    def __init__(self, model, pointer=None):
-        self.model, self.policies, self._stop = model, [], threading.Event()
+    def __init__(self, model, pointer=None, goes_on=None, unrotated=False):
+        self.model, self.policies, self._stop, self._goes_on = model, [], threading.Event(), goes_on
         self.pointer = pointer
         if pointer is None:
             params = c.wnw_session_params.from_buffer_copy(model._params)
-            self._progress = _progress_type(self._on_progress)
-            params.progress = self._progress
+            self._progress = _progress_type(lambda done, total, user: self._on_progress(done, total, user))
+            params.progress, params.kv_unrotated = self._progress, unrotated
             self.pointer = ctypes.POINTER(c.wnw_session)()
             check(library().wnw_session_new(ctypes.byref(self.pointer), model._model, ctypes.byref(params)))
 
     def _on_progress(self, done, total, user):
-        return not self._stop.is_set()
+        return not self._stop.is_set() and (self._goes_on is None or self._goes_on())
 
     def run(self, work):
         return run_aside(work, self._stop)
@@ -440,72 +485,108 @@ def _plan_of(plan, recipe, tokens, report, name):
     return Plan(keep, lib.wnw_plan_n_tokens(plan), recipe, tokens, report.warning.decode("utf-8", "replace"), times, name)
 
 
-class _Answering(Owned):
-    """What can be asked: documents and conversations."""
+_running = weakref.WeakSet()  # answers that threads of this module make
 
-    def ask(self, question, *, max_tokens=256, temperature=0.0, top_k=40, top_p=0.95, seed=42, repeat_penalty=1.0, stop=()):
-        """The answer to a question, str. temperature 0 = greedy. stop: texts that end the answer."""
-        return "".join(self.stream(question, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-                                   repeat_penalty=repeat_penalty, stop=stop))
 
-    def stream(self, question, *, max_tokens=256, temperature=0.0, top_k=40, top_p=0.95, seed=42, repeat_penalty=1.0, stop=()):
-        """The same in pieces, as they are generated. An iteration that ends early ends the answer."""
-        stops = [stop] if isinstance(stop, str) else list(stop)
-        sampler = c.wnw_sampler_default_params()
-        sampler.temp, sampler.top_k, sampler.top_p, sampler.seed, sampler.repeat_penalty = temperature, top_k, top_p, seed, repeat_penalty
-        how = c.wnw_generate_default_params()
-        how.n_max, how.n_stop = max_tokens, len(stops)
-        encoded = (ctypes.c_char_p * max(1, len(stops)))(*[text(s, "a stop text") for s in stops])
-        how.stop = encoded
-        self._check()
-        return self._pieces(text(question, "the question"), sampler, how, encoded)
+@atexit.register
+def _end_answers():
+    """The interpreter must not end while a thread is in the library."""
+    for answer in list(_running):
+        answer.end()
 
-    def _pieces(self, question, sampler, how, encoded):
-        """Generates on a thread of its own, which waits while nobody takes its pieces."""
-        pieces, ended = queue.Queue(maxsize=1), threading.Event()
 
-        def on_text(data, n_bytes, n_tokens, user):
-            if n_bytes:
-                piece = ctypes.string_at(data, n_bytes).decode("utf-8", "replace")
-                while not ended.is_set():
-                    try:
-                        pieces.put(piece, timeout=0.1)
-                        break
-                    except queue.Full:
-                        pass
-            return not ended.is_set()
+class _Answer:
+    """An answer that is made on a thread of its own, which waits while nobody takes its pieces."""
 
-        def work():
+    def __init__(self, make):
+        self._make, self._pieces = make, queue.Queue(maxsize=1)
+        self.ended, self._done = threading.Event(), threading.Event()  # nobody wants it; the library is left
+        self._thread = threading.Thread(target=self._work, name="winnow answer", daemon=True)
+
+    def _put(self, piece):
+        while not self.ended.is_set():
             try:
-                with self._using():
-                    self._answer(question, sampler, how)
-                last = None
-            except BaseException as raised:
-                last = raised
-            pieces_put(last)
+                self._pieces.put(piece, timeout=0.1)
+                return
+            except queue.Full:
+                pass
 
-        def pieces_put(last):
-            while not ended.is_set():
-                try:
-                    pieces.put(("end", last), timeout=0.1)
-                    return
-                except queue.Full:
-                    pass
+    def _on_text(self, data, n_bytes, n_tokens, user):
+        if n_bytes:
+            self._put(ctypes.string_at(data, n_bytes).decode("utf-8", "replace"))
+        return not self.ended.is_set()
 
-        how.on_text = _text_type(on_text)
-        thread = threading.Thread(target=work, name="winnow answer", daemon=True)
-        thread.start()
+    def _work(self):
+        last = None
         try:
+            self._make(self)
+        except BaseException as raised:
+            last = raised
+        self._done.set()
+        self._put(("end", last))
+
+    def pieces(self):
+        try:
+            _running.add(self)
+            self._thread.start()
             while True:
-                piece = pieces.get()
+                piece = self._pieces.get()
                 if isinstance(piece, tuple):
                     if piece[1] is not None:
                         raise piece[1]
                     return
                 yield piece
         finally:
-            ended.set()
-            thread.join()
+            self.end()
+
+    def end(self):
+        """Stops the reading and the generating, and waits for that."""
+        self.ended.set()
+        if self._thread.ident is not None:  # else it sees that it has ended
+            _outlast(self._done)
+        _running.discard(self)
+
+
+class _Answering(Owned):
+    """What can be asked: documents and conversations."""
+
+    _answer_now = None  # the _Answer of the thread that uses the object
+
+    def ask(self, question, *, max_tokens=256, temperature=0.0, top_k=40, top_p=0.95, seed=42, repeat_penalty=1.0, stop=()):
+        """The answer to a question, str. KeyboardInterrupt stops it.
+
+        max_tokens: 0 = what the context holds; temperature: 0 = greedy; stop: texts that end the answer; repeat_penalty: 1 or more, 1 = none"""
+        return "".join(self.stream(question, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+                                   repeat_penalty=repeat_penalty, stop=stop))
+
+    def stream(self, question, *, max_tokens=256, temperature=0.0, top_k=40, top_p=0.95, seed=42, repeat_penalty=1.0, stop=()):
+        """The same in pieces, as they are generated. An iteration that ends early ends the answer."""
+        stops = listed(stop)
+        sampler = c.wnw_sampler_default_params()
+        sampler.temp, sampler.top_p, sampler.repeat_penalty = real(temperature, "temperature"), real(top_p, "top_p"), real(repeat_penalty, "repeat_penalty")
+        sampler.top_k, sampler.seed = whole(top_k, "top_k", 0, _MOST), whole(seed, "seed", 0, (1 << 32) - 1)
+        how = c.wnw_generate_default_params()
+        how.n_max, how.n_stop = whole(max_tokens, "max_tokens", 0, _MOST), len(stops)
+        how.stop = (ctypes.c_char_p * max(1, len(stops)))(*[text(s, "a stop text") for s in stops])
+        question = text(question, "the question")
+        self._check()
+
+        def make(answer):
+            how.on_text = _text_type(answer._on_text)
+            with self._using():
+                self._answer_now = answer
+                try:
+                    if not answer.ended.is_set():
+                        self._answer(question, sampler, how)
+                finally:
+                    self._answer_now = None
+
+        return _Answer(make).pieces()
+
+    def _goes_on(self):
+        """Whether a reading for an answer should go on."""
+        answer = self._answer_now
+        return answer is None or not answer.ended.is_set()
 
     def _generate(self, session, sampler, how, generate=None):
         lib, made = library(), ctypes.POINTER(c.wnw_sampler)()
@@ -531,13 +612,14 @@ class Document(_Answering):
     def _new(cls, model, layout):
         self = cls.__new__(cls)
         Owned.__init__(self, "document")
-        model._check()
+        self._closed = True  # until the model is held
         self._model, self._layout, self._session, self._stored, self._engine, self._pieces_read = model, layout, None, None, None, False
         model._count(1)
+        self._closed = False
         return self
 
     def _begin(self, policy, size):
-        self._session = _Session(self._model)
+        self._session = _Session(self._model, goes_on=self._goes_on)
         self._session.run(lambda: self._read(policy, size))
 
     def _read(self, policy, size):
@@ -594,10 +676,13 @@ class Document(_Answering):
         return self
 
     def _open_stored(self):
-        lib, session = library(), ctypes.POINTER(c.wnw_session)()
-        self._engine = ctypes.POINTER(c.wnw_engine)()
-        check(lib.wnw_engine_new(ctypes.byref(self._engine), self._model._model, None))
-        check(lib.wnw_stored_session(ctypes.byref(session), self._stored, self._engine, None))
+        lib, session, of_model = library(), ctypes.POINTER(c.wnw_session)(), self._model._params
+        self._engine, how = ctypes.POINTER(c.wnw_engine)(), c.wnw_stored_session_default_params()
+        engine = c.wnw_engine_default_params()
+        engine.n_threads, how.n_ctx = of_model.n_threads, of_model.n_ctx
+        self._progress = how.progress = _progress_type(lambda done, total, user: self._goes_on())
+        check(lib.wnw_engine_new(ctypes.byref(self._engine), self._model._model, ctypes.byref(engine)))
+        check(lib.wnw_stored_session(ctypes.byref(session), self._stored, self._engine, ctypes.byref(how)))
         self._session = _Session(self._model, session)
 
     def _release(self):
@@ -650,13 +735,16 @@ class Document(_Answering):
     def save(self, path):
         """Stores the document as a file, which `Model.load`, `winnow ask` and `winnow serve` open. It appears when it is complete."""
         with self._using():
-            layout = c.wnw_prompt_default_params()
-            data = {name: text(value, name) for name, value in self._layout.items() if value is not None}
-            for name, value in data.items():
-                setattr(layout, name, value)
-            params = c.wnw_store_default_params()
-            params.text, params.pieces = ctypes.pointer(layout), self._pieces_read
-            check(library().wnw_session_store(self._session.pointer, os.fsencode(path), ctypes.byref(params)))
+            self._store(self._session, path)
+
+    def _store(self, session, path):
+        layout = c.wnw_prompt_default_params()
+        data = {name: text(value, name) for name, value in self._layout.items() if value is not None}
+        for name, value in data.items():
+            setattr(layout, name, value)
+        params = c.wnw_store_default_params()
+        params.text, params.pieces = ctypes.pointer(layout), self._pieces_read
+        check(library().wnw_session_store(session.pointer, os.fsencode(path), ctypes.byref(params)))
 
     def _answer(self, question, sampler, how):
         prompt = _Prompt(self._model._model, **self._layout, question=question.decode("utf-8"))
@@ -678,31 +766,33 @@ class Document(_Answering):
 
 
 class Chat(_Answering):
-    """A conversation. The cache is compressed after every turn, if a size was given."""
+    """A conversation. The cache is compressed after every turn, if a size or a policy was given."""
 
     def __init__(self, model, system, policy, ratio, budget, kv_bytes):
         super().__init__("conversation")
         self._closed = True
-        model._check()
         policy, ratio = _policy_and_ratio(policy, ratio, budget, kv_bytes)
-        self._size = _size(ratio, budget, kv_bytes)
-        self._policy = Policy(policy) if self._size.kind != c.WNW_SIZE_NONE and policy != "auto" else None
-        self._rules = self._size.kind != c.WNW_SIZE_NONE
+        self._size, self._policy = _size(ratio, budget, kv_bytes), Policy(policy) if policy != "auto" else None
+        named = self._policy is not None and not self._policy.is_full
+        if named and self._size.kind == c.WNW_SIZE_NONE and not self._policy.has_own_size:
+            self._size = _size(0.5, None, None)
+        self._rules = named or self._policy is None and self._size.kind != c.WNW_SIZE_NONE
         lib, params = library(), c.wnw_prompt_default_params()
         if system is not None:
             params.system = text(system, "the system message")
-        self._model, self._chat, self._begun = model, ctypes.POINTER(c.wnw_chat)(), False
-        check(lib.wnw_chat_open(ctypes.byref(self._chat), model._model, ctypes.byref(params)))
+        self._model, self._chat, self._begun, self._n_read = model, ctypes.POINTER(c.wnw_chat)(), False, 0
+        model._count(1)
         try:
+            check(lib.wnw_chat_open(ctypes.byref(self._chat), model._model, ctypes.byref(params)))
             self._session = self._open_session()
         except BaseException:
             lib.wnw_chat_free(self._chat)
+            model._count(-1)
             raise
-        model._count(1)
         self._closed = False
 
     def _open_session(self):
-        return _Session(self._model)
+        return _Session(self._model, goes_on=self._goes_on)
 
     def _release(self):
         self._session.close()
@@ -731,7 +821,8 @@ class Chat(_Answering):
         try:
             tokens = lib.wnw_chat_tokens(self._chat, ctypes.byref(n))
             status, said = self._take_turn(turn, tokens, n.value, sampler, how)
-            check(lib.wnw_chat_answer(self._chat, _tokens(said), len(said)))
+            said = _ids(said, self._model.n_vocab)
+            check(lib.wnw_chat_answer(self._chat, _at(said), len(said)))
             check(status)
         finally:
             lib.wnw_prompt_free(turn)
@@ -739,9 +830,7 @@ class Chat(_Answering):
     def _take_turn(self, turn, tokens, n, sampler, how):
         """Reads the tokens of the conversation that are new, and answers. Returns the status and the tokens of the answer."""
         lib, s = library(), self._session.pointer
-        past = lib.wnw_prompt_n_past(turn)
-        if self._begun and past < lib.wnw_session_n_past(s):
-            check(lib.wnw_session_rewind(s, past))
+        self._go_back(lib.wnw_prompt_n_past(turn))
         if not self._begun and self._rules:
             run = c.wnw_run_default()
             run.prompt, run.size = turn, self._size
@@ -753,7 +842,27 @@ class Chat(_Answering):
                     run.profile = self._model._profiles()
             check(lib.wnw_session_begin(s, ctypes.byref(run)))
         self._begun = True
-        past = lib.wnw_session_n_past(s)
-        rest = tokens_from(tokens, past)
-        check(lib.wnw_session_read(s, rest, n - past, None))
-        return self._generate(s, sampler, how)
+        rest = tokens_from(tokens, self._n_read)
+        self._counted(lambda: check(lib.wnw_session_read(s, rest, n - self._n_read, None)))
+        self._n_read = n  # a policy may have renumbered what stays
+        return self._counted(lambda: self._generate(s, sampler, how))
+
+    def _counted(self, work):
+        """Counts the tokens that the session reads in work()."""
+        lib, s = library(), self._session.pointer
+        before = lib.wnw_session_n_past(s)
+        try:
+            return work()
+        finally:
+            self._n_read += lib.wnw_session_n_past(s) - before
+
+    def _go_back(self, n):
+        """Takes back all but the first n tokens of the conversation, or all, where a policy has seen those that go."""
+        lib, s = library(), self._session.pointer
+        if n >= self._n_read:
+            return
+        left = lib.wnw_session_n_past(s) - (self._n_read - n)
+        if left < 1 or lib.wnw_session_rewind(s, left) < 0:
+            check(lib.wnw_session_rewind(s, 0))
+            n = 0
+        self._n_read = n

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 
+from ._library import whole
+
 
 class Plan:
     """What stays of a prompt. `plan[layer][head]` are the kept positions, ascending, int32.
@@ -13,7 +15,7 @@ class Plan:
     """
 
     def __init__(self, keep, n_tokens, policy="", tokens=None, warning="", times=None, name=""):
-        self.n_tokens, self.policy, self.warning, self.times, self.name = int(n_tokens), policy, warning, dict(times or {}), name or policy
+        self.n_tokens, self.policy, self.warning, self.times, self.name = whole(n_tokens, "n_tokens", 0, (1 << 31) - 1), policy, warning, dict(times or {}), name or policy
         self.tokens = None if tokens is None else np.asarray(tokens, np.int32)
         self._keep = [[self._positions(head, il, ih) for ih, head in enumerate(layer)] for il, layer in enumerate(keep)]
         self.n_layer = len(self._keep)
@@ -78,9 +80,11 @@ class Plan:
             try:
                 o = json.load(f)
                 if o["format"] != "winnow-plan-1":
-                    raise ValueError
+                    raise ValueError(f"its format is {o['format']!r}")
                 return cls([layer["heads"] for layer in o["layers"]], o["n_tokens"], o.get("policy", ""), o.get("tokens"))
-            except (KeyError, TypeError, json.JSONDecodeError) as fault:
+            except KeyError as fault:
+                raise ValueError(f"'{path}' is no keep-plan: it has no {fault}") from None
+            except (TypeError, ValueError, OverflowError, RecursionError) as fault:
                 raise ValueError(f"'{path}' is no keep-plan: {fault}") from None
 
     @classmethod
@@ -133,6 +137,9 @@ def _of_kvpress(layer, n_tokens, il):
         heads, positions = (np.asarray(a).ravel() for a in masked[-2:])
         if len(masked) == 3 and np.asarray(masked[0]).any():
             raise ValueError(f"layer {il}: masked entries of more than one text")
+        if heads.size and not (0 <= heads.min() and heads.max() < n_head and 0 <= positions.min() and positions.max() < n_tokens):
+            raise ValueError(f"layer {il}: masked entries of heads {heads.min()} to {heads.max()} and positions {positions.min()} to {positions.max()}; "
+                             f"there are {n_head} heads and {n_tokens} tokens")
         mask = np.ones((n_head, n_tokens), bool)
         mask[heads, positions] = False
         return [np.flatnonzero(row) for row in mask]

@@ -11,16 +11,18 @@ import traceback
 import numpy as np
 
 from . import _declarations as c
-from ._library import check, library, note_raised, show_symbols, text
+from ._library import check, library, note_raised, show_symbols, text, whole
 
 _FLAGS = {
-    "keys": c.WNW_NEED_KEYS, "values": c.WNW_NEED_VALUES, "window_attention": c.WNW_NEED_WINDOW_ATTN, "window_queries": c.WNW_NEED_WINDOW_ATTN,
+    "keys": c.WNW_NEED_KEYS, "key_norms": c.WNW_NEED_KEYS, "values": c.WNW_NEED_VALUES,
+    "window_attention": c.WNW_NEED_WINDOW_ATTN, "window_mean": c.WNW_NEED_WINDOW_ATTN, "window_queries": c.WNW_NEED_WINDOW_ATTN,
     "attention_sum": c.WNW_NEED_ATTN_SUM, "attention_max": c.WNW_NEED_ATTN_MAX, "queries": c.WNW_NEED_QUERIES,
     "query_mean": c.WNW_NEED_QUERY_STATS, "query_cov": c.WNW_NEED_QUERY_STATS, "value_norms": c.WNW_NEED_PROJ_NORM,
 }
 
 
 _memory = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)(("PyMemoryView_FromMemory", ctypes.pythonapi))
+_floats = ctypes.POINTER(ctypes.c_float)
 _READ, _WRITE = 0x100, 0x200  # PyBUF_READ, PyBUF_WRITE
 
 
@@ -48,14 +50,25 @@ def _room(what, shape):
     return room
 
 
+class _Past:
+    """In place of what an Observation had, once its call has ended: the memory may be gone."""
+
+    def __getattr__(self, name):
+        raise LookupError("an Observation is read within the call of its scorer; copy what is to stay")
+
+
+_past = _Past()
+
+
 class Observation:
     """What is observed of one layer. Arrays are float32 views of the library's memory, which cannot be written: read them within the call, and copy what is to stay.
 
     Attributes: `layer`, `n_layer`, `n_head`, `n_head_kv`, `n` (entries of the longest head), `d` (elements of a head), `n_past` (tokens read),
     `n_entry` [n_head_kv], `positions` [n_head_kv, n] (-1 in padding), `scale` (logit = scale * query . key), and what `needs` names:
 
-    - `keys`, `values` [n_head_kv, n, d]: cached keys after RoPE, values
-    - `window_attention` [n_head, window, n]: probabilities of the last queries; `window_queries` [n_head, window, d]
+    - `keys`, `values` [n_head_kv, n, d]: cached keys after RoPE, values; `key_norms` [n_head_kv, n]: L2 norms of the keys
+    - `window_attention` [n_head, window, n]: probabilities of the last queries; `window_mean` [n_head, n]: their mean over these queries, in
+      less time; `window_queries` [n_head, window, d]
     - `attention_sum`, `attention_max` [n_head, n]: of all queries since an entry was read
     - `queries` [n_queries, n_head, d]: after RoPE, of the last positions
     - `query_mean` [n_head, d], `query_cov` [n_head, d, d]: before RoPE
@@ -65,11 +78,14 @@ class Observation:
     """
 
     def __init__(self, pointer):
-        self._out, self.out_used = None, False
+        self._out, self.out_used, self._all = None, False, {}
         self._pointer, self._o = pointer, pointer.contents
         o = self._o
         self.layer, self.n_layer, self.n_head, self.n_head_kv = o.il, o.n_layer, o.n_head, o.n_head_kv
         self.n, self.d, self.n_past, self.scale = o.n, o.n_embd_head, o.n_past, o.attn_scale
+
+    def _end(self):
+        self._pointer, self._o, self._out, self._all = None, _past, None, {}
 
     @staticmethod
     def _view(pointer, shape, what, kind=np.float32):
@@ -98,23 +114,38 @@ class Observation:
         """Values of one KV head, [n, d], likewise."""
         return self._view(self._o.values(self._pointer, head) if self._o.values else None, (self.n, self.d), "values")
 
-    def _heads(self, of_head, what):
-        first = of_head(0)
-        if self.n_head_kv == 1:
-            return first[np.newaxis]
-        out = _room(what, (self.n_head_kv, self.n, self.d))
-        out[0] = first
-        for head in range(1, self.n_head_kv):
-            out[head] = of_head(head)
-        return out
+    def _heads(self, of_all, what):
+        if not of_all:
+            return self._view(None, (), what)
+        if what not in self._all:
+            pointer = of_all(self._pointer)
+            if not pointer:
+                raise MemoryError(f"no memory for the {what} of {self.n_head_kv} heads")
+            self._all[what] = self._view(pointer, (self.n_head_kv, self.n, self.d), what)
+        return self._all[what]
 
     @property
     def keys(self):
-        return self._heads(self.head_keys, "keys")
+        return self._heads(self._o.all_keys, "keys")
 
     @property
     def values(self):
-        return self._heads(self.head_values, "values")
+        return self._heads(self._o.all_values, "values")
+
+    def _reduced(self, function, what, rows):
+        """What a function of the library makes of the observation, 0 in padding."""
+        out = _room(what, (rows, self.n))
+        if function(self._pointer or self._o.pointer, out.ctypes.data_as(_floats)) < 0:
+            raise LookupError(f"{what} was not observed; name it in needs")
+        return out
+
+    @property
+    def key_norms(self):
+        return self._reduced(library().wnw_observation_key_norms, "key_norms", self.n_head_kv)
+
+    @property
+    def window_mean(self):
+        return self._reduced(library().wnw_observation_window_mean, "window_mean", self.n_head)
 
     @property
     def window_attention(self):
@@ -168,7 +199,9 @@ class Scorer:
     """A scorer of this process. It stays callable; recipes name it, as in f"{mine}+adakv"."""
 
     def __init__(self, function, name, needs, window, first, last, query_heads):
-        self.function, self.name, self.needs = function, name, tuple(needs)
+        if not callable(function):
+            raise TypeError(f"a scorer is a function, not {type(function).__name__}")
+        self.function, self.name, self.needs = function, name, (needs,) if isinstance(needs, str) else tuple(needs)
         self.__doc__ = function.__doc__
         unknown = [need for need in self.needs if need not in _FLAGS]
         if unknown:
@@ -176,8 +209,12 @@ class Scorer:
         self._flags = 0
         for need in self.needs:
             self._flags |= _FLAGS[need]
-        self._window, self._first, self._last, self._query_heads = int(window), int(first), int(last), bool(query_heads)
-        parameters = list(inspect.signature(function).parameters)
+        self._window = whole(window, f"{name}: window", 1, 4096)
+        self._first, self._last = whole(first, f"{name}: first", 0, (1 << 31) - 1), whole(last, f"{name}: last", 0, (1 << 31) - 1)
+        self._query_heads = bool(query_heads)
+        given = inspect.signature(function).parameters
+        # What is no observation and has a value of its own keeps it.
+        parameters = [p for p in given if p in _NAMES or given[p].default is inspect.Parameter.empty and given[p].kind is not inspect.Parameter.VAR_KEYWORD]
         self._whole = len(parameters) == 1 and parameters[0] not in _NAMES
         if not self._whole:
             wrong = [p for p in parameters if p not in _NAMES]
@@ -225,18 +262,23 @@ class Scorer:
     def _score(self, obs, score):
         rows = obs.n_head if self._query_heads else obs.n_head_kv
         out = obs._out = _array(score, (rows, obs.n), np.float32, _WRITE)
-        if self._whole:
-            result = self.function(obs)
-        else:
-            result = self.function(**{p: getattr(obs, p) for p in self._parameters})
-        if result is None and obs.out_used:
-            result = out
-        if result is not out:
-            self._put(result, out)
-        if _is_finite(out):
-            return
+        try:
+            if self._whole:
+                result = self.function(obs)
+            else:
+                result = self.function(**{p: getattr(obs, p) for p in self._parameters})
+            if result is None and obs.out_used:
+                result = out
+            if result is not out:
+                self._put(result, out)
+            if not _is_finite(out):
+                self._check_finite(out, obs)
+        finally:
+            obs._end()
+
+    def _check_finite(self, out, obs):
         group = obs.n_head // obs.n_head_kv if self._query_heads else 1
-        for row in range(rows):
+        for row in range(len(out)):
             if not np.isfinite(out[row, :obs.n_entry[row // group]]).all():  # padding may be anything
                 raise ValueError(f"the scorer {self.name} returned scores that are not finite, in layer {obs.layer}")
 
@@ -274,7 +316,7 @@ def scorer(function=None, *, needs=("keys",), name=None, window=32, first=4, las
     """Makes a scorer of a function, which recipes may then name wherever a policy is: `"mine"`, `"mine+adakv"`.
 
     The function is called once per layer. Its parameters are names of what it needs (`keys`, `window_attention`, ..., see Observation),
-    or one parameter that is the Observation. It returns scores [n_head_kv, n], higher = keep. It may write them to the parameter `out`
+    or one parameter that is the Observation. Others must have defaults. It returns scores [n_head_kv, n], higher = keep. It may write them to the parameter `out`
     and return nothing, which saves a copy.
 
     needs: what is observed, names of Observation's arrays
@@ -289,7 +331,10 @@ def scorer(function=None, *, needs=("keys",), name=None, window=32, first=4, las
             return np.linalg.norm(keys - keys.mean(axis=1, keepdims=True), axis=-1)
     """
     def make(f):
-        made = Scorer(f, name or f.__name__.strip("_").lower(), needs, window, first, last, query_heads)
+        called = name or getattr(f, "__name__", "").strip("_").lower()
+        if not isinstance(called, str) or not called:
+            raise TypeError("this function has no name; give the scorer one by name=")
+        made = Scorer(f, called, needs, window, first, last, query_heads)
         before = _scorers.pop(made.name, None)
         try:
             with registry(made):

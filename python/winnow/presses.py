@@ -3,6 +3,7 @@
 
 Each is the preset that keeps what kvpress keeps with the class' defaults. `str(press)` is the recipe.
 """
+from ._library import real, whole
 
 
 class Press:
@@ -11,9 +12,9 @@ class Press:
     recipe = "full"
 
     def __init__(self, compression_ratio=0.0):
-        if not isinstance(compression_ratio, (int, float)) or not 0 <= compression_ratio < 1:
+        self.compression_ratio = real(compression_ratio, "compression_ratio")
+        if not 0 <= self.compression_ratio < 1:
             raise ValueError(f"compression_ratio is {compression_ratio!r}; give the fraction that is removed, at least 0 and less than 1")
-        self.compression_ratio = float(compression_ratio)
 
     def __str__(self):
         return self.recipe
@@ -30,9 +31,7 @@ class _WindowPress(Press):
 
     def __init__(self, compression_ratio=0.0, window_size=64, kernel_size=5):
         super().__init__(compression_ratio)
-        if type(window_size) is not int or type(kernel_size) is not int:
-            raise TypeError("window_size and kernel_size are whole numbers")
-        self.window_size, self.kernel_size = window_size, kernel_size
+        self.window_size, self.kernel_size = whole(window_size, "window_size", 1, 4096), whole(kernel_size, "kernel_size", 1, 1023)
 
     @property
     def recipe(self):

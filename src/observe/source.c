@@ -64,18 +64,38 @@ static void read_piece(int32_t i, void *user)
                           r->dst + (size_t)at * (size_t)r->s->shape.d);
 }
 
-/* Rows first .. first + count - 1 of KV head ih; rows after its entries are 0. */
-static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count,
-                              enum wnw__stored what)
+/* Rows first .. first + count - 1 of KV head ih to dst; rows after its entries are 0. */
+static void read_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count, enum wnw__stored what,
+                      float *dst)
 {
     const struct wnw__source *s = obs->source;
-    float *dst = what == WNW_KEYS ? s->keys.p : s->values.p;
     const size_t d = (size_t)obs->n_embd_head;
     const int32_t n = (int32_t)wnw__clamp(obs->n_entry[ih] - first, 0, count);
     struct reading r = {.s = s, .il = obs->il, .ih = ih, .first = first, .n = n, .what = what, .dst = dst};
     wnw__parallel(s->of.pool, (n + PIECE - 1) / PIECE, read_piece, &r);
     memset(dst + (size_t)n * d, 0, (size_t)(count - n) * d * sizeof *dst);
+}
+
+static const float *head_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count,
+                              enum wnw__stored what)
+{
+    const struct wnw__source *s = obs->source;
+    float *dst = what == WNW_KEYS ? s->keys.p : s->values.p;
+    read_rows(obs, ih, first, count, what, dst);
     return dst;
+}
+
+/* Room for all heads is made when it is asked for, since most parts look at one head after the other. */
+static const float *all_rows(const wnw_observation *obs, enum wnw__stored what)
+{
+    struct wnw__source *s = obs->source;
+    struct wnw__buffer *b = what == WNW_KEYS ? &s->all_keys : &s->all_values;
+    const size_t n = (size_t)obs->n * (size_t)s->shape.d;
+    if (wnw__buffer_need(b, n * (size_t)s->shape.n_head_kv, sizeof(float), "observations") != WNW_OK)
+        return NULL;
+    for (int32_t ih = 0; ih < s->shape.n_head_kv; ih++)
+        read_rows(obs, ih, 0, obs->n, what, (float *)b->p + n * (size_t)ih);
+    return b->p;
 }
 
 static const float *keys(const wnw_observation *obs, int32_t ih)
@@ -98,6 +118,16 @@ static const float *value_rows(const wnw_observation *obs, int32_t ih, int32_t f
     return head_rows(obs, ih, first, count, WNW_VALUES);
 }
 
+static const float *all_keys(const wnw_observation *obs)
+{
+    return all_rows(obs, WNW_KEYS);
+}
+
+static const float *all_values(const wnw_observation *obs)
+{
+    return all_rows(obs, WNW_VALUES);
+}
+
 /* Sets the functions that give keys and values, and makes room for their results. */
 static int offer_entries(struct wnw__source *s, const wnw_needs *needs, wnw_observation *obs)
 {
@@ -106,11 +136,13 @@ static int offer_entries(struct wnw__source *s, const wnw_needs *needs, wnw_obse
         WNW_TRY(wnw__buffer_need(&s->keys, n, sizeof(float), "observations"));
         obs->keys = keys;
         obs->key_rows = key_rows;
+        obs->all_keys = all_keys;
     }
     if (needs->flags & WNW_NEED_VALUES) {
         WNW_TRY(wnw__buffer_need(&s->values, n, sizeof(float), "observations"));
         obs->values = values;
         obs->value_rows = value_rows;
+        obs->all_values = all_values;
     }
     return WNW_OK;
 }
@@ -267,6 +299,8 @@ static void free_source(struct wnw__source *s)
     wnw__buffer_free(&s->note);
     wnw__buffer_free(&s->keys);
     wnw__buffer_free(&s->values);
+    wnw__buffer_free(&s->all_keys);
+    wnw__buffer_free(&s->all_values);
     free(s->buffers);
     free(s->theta);
     free(s);

@@ -18,6 +18,7 @@ struct wnw__source {
     struct wnw__buffer n_entry, pos;                  /* [n_head_kv], [n_head_kv][n] */
     struct wnw__buffer bias, note;                    /* [n_head_kv][n] */
     struct wnw__buffer keys, values;                  /* [n][d] of one head */
+    struct wnw__buffer all_keys, all_values;          /* [n_head_kv][n][d], where a part asks for them */
     struct wnw__buffer norms[2 * WNW_AUX_PROJ_KINDS]; /* of each kind [n_head_kv][n], then [n_head][n] */
     struct wnw__buffer (
         *buffers)[WNW_SOURCE_BUFFERS]; /* [n_filler] of the types of recorders, then the owner's */

@@ -123,7 +123,8 @@ int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
     WNW_TRY(wnw_stored_check_model(st, wnw__engine_model(e)));
     const wnw_session_params how = {WNW_INIT(wnw_session_params), .n_ctx = own.n_ctx,
                                     .kv_type = st->meta.kv_type, .kv_tail = st->meta.kv_tail,
-                                    .kv_unrotated = st->meta.k_block == 0};
+                                    .kv_unrotated = st->meta.k_block == 0, .progress = own.progress,
+                                    .progress_user = own.progress_user};
     wnw_session *s;
     WNW_TRY(wnw_session_new_on(&s, e, &how));
     int rc = fill_session(s, st, own.room > 0 ? own.room : ROOM, own.copied);

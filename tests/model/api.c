@@ -118,6 +118,14 @@ static void every_function_is_here(void **state)
 
 #define assert_null_refused(expr) assert_error((expr), WNW_E_ARG)
 
+static bool stop_at_once(int32_t done, int32_t total, void *user)
+{
+    (void)done;
+    (void)total;
+    (void)user;
+    return false;
+}
+
 static void stored_sessions(void **state)
 {
     const struct fixture *fx = *state;
@@ -202,6 +210,10 @@ static void stored_sessions(void **state)
     params.copied = true;
     assert_ok(wnw_stored_session(&copied, st, e, &params));
     assert_same_cache(copied, of_file);
+    wnw_session_free(copied);
+    params.progress = stop_at_once;
+    assert_ok(wnw_stored_session(&copied, st, e, &params));
+    assert_error(wnw_session_read(copied, fx->tokens, 2, NULL), WNW_E_CANCELLED);
     wnw_session_free(copied);
     const wnw_run run = wnw_run_default();
     assert_null_refused(wnw_stored_resume(NULL, st, &run));
@@ -575,6 +587,41 @@ static void null_policies(void **state)
     null_lists_of_heads(fx->model);
     wnw_profile_free(profile);
     wnw_profile_free(NULL);
+}
+
+/* A head of two entries in rows of three, with keys whose norms are whole numbers. */
+static const float *two_keys(const wnw_observation *obs, int32_t ih)
+{
+    static const float keys[] = {3, 4, 0, -2, 7, 7};
+    (void)obs;
+    (void)ih;
+    return keys;
+}
+
+static void observations_become_numbers(void **state)
+{
+    (void)state;
+    static const int32_t n_entry[] = {2};
+    static const float attn[] = {1, 0, 9, 0.5f, 0.5f, 9, 0, 1, 9, 0.25f, 0.75f, 9};
+    wnw_observation obs = {.n_head = 2, .n_head_kv = 1, .n_embd_head = 2, .n = 3, .n_entry = n_entry};
+    float out[6] = {8, 8, 8, 8, 8, 8};
+    assert_null_refused(wnw_observation_window_mean(NULL, out));
+    assert_null_refused(wnw_observation_window_mean(&obs, NULL));
+    assert_null_refused(wnw_observation_key_norms(NULL, out));
+    assert_null_refused(wnw_observation_key_norms(&obs, NULL));
+    assert_error(wnw_observation_window_mean(&obs, out), WNW_E_ARG);
+    assert_error(wnw_observation_key_norms(&obs, out), WNW_E_ARG);
+    obs.window_attn = attn;
+    obs.n_window = 2;
+    obs.keys = two_keys;
+    assert_ok(wnw_observation_window_mean(&obs, out));
+    static const float means[] = {0.75f, 0.25f, 0, 0.125f, 0.875f, 0};
+    for (size_t i = 0; i < 6; i++)
+        assert_true(out[i] == means[i]);
+    assert_ok(wnw_observation_key_norms(&obs, out));
+    static const float norms[] = {5, 2, 0};
+    for (size_t i = 0; i < 3; i++)
+        assert_true(out[i] == norms[i]);
 }
 
 static void null_plans_and_numbers(void **state)
@@ -1181,6 +1228,7 @@ int main(void)
         cmocka_unit_test(kept_documents),
         cmocka_unit_test(null_models),
         cmocka_unit_test(null_policies),
+        cmocka_unit_test(observations_become_numbers),
         cmocka_unit_test(null_plans_and_numbers),
         cmocka_unit_test(null_sessions),
         cmocka_unit_test(null_engines),
