@@ -29,6 +29,8 @@ enum seen { SEEN_NOT, SEEN_SOME, SEEN_ALL };
 struct work {
     float *q, *kf, *kt, *vf, *s, *o, *m, *l, *corr;
     uint8_t *seen; /* [ROWS] of each row, for the current tile */
+    int32_t *
+        open; /* [n_stream * n_row] count_open of each row, -1 = not counted yet; NULL: there are many rows */
 };
 
 struct wnw__cells_shared {
@@ -40,6 +42,8 @@ struct wnw__cells_shared {
     size_t cap_partial;
     atomic_int *done; /* [n_stream * n_head_kv] */
     int32_t cap_done;
+    int32_t *open; /* [n_threads][cap_open] */
+    int32_t cap_open;
     float *softmax; /* [n_stream][n_head][n_row] maxima, then what exp(s - maximum) is multiplied with */
     size_t cap_softmax;
     atomic_int next, left;
@@ -52,12 +56,41 @@ struct job {
     struct work w;
     int32_t stream, ih, group, ld;
     int32_t first, n_query; /* counted over rows and the heads of the group */
-    int32_t n;              /* entries */
-    int32_t most_pieces;    /* of any head */
+    int32_t first_row, last_row;
+    int32_t n;           /* entries */
+    int32_t most_pieces; /* of any head */
     const uint8_t *k, *v;
     size_t k_stride, v_stride;
     const int32_t *cell;
 };
+
+/* Queries first .. first+n-1 of the head. */
+static void set_queries(struct job *job, int32_t first, int32_t n)
+{
+    job->first = first;
+    job->n_query = n;
+    job->first_row = first / job->group;
+    job->last_row = (first + n - 1) / job->group;
+}
+
+/* A query of a job. Going from one to the next takes less time than two divisions, which count where tiles are small. */
+struct query {
+    int32_t row, head;
+};
+
+static struct query first_query(const struct job *job)
+{
+    return (struct query){.row = job->first_row,
+                          .head = job->ih * job->group + job->first - job->first_row * job->group};
+}
+
+static void next_query(const struct job *job, struct query *q)
+{
+    if (++q->head < (job->ih + 1) * job->group)
+        return;
+    q->head = job->ih * job->group;
+    q->row++;
+}
 
 static int32_t round_up(int32_t x, int32_t to)
 {
@@ -122,15 +155,24 @@ static const char *mask_row(const struct job *job, int32_t row)
     return job->op->mask + (size_t)job->stream * job->op->mask_stream + (size_t)row * job->op->mask_row;
 }
 
-/* The mask's values of n cells, which ascend, as they are stored: in place where the cells are neighbours, else in
- * room[WNW_TILE]. */
-static const void *mask_of(const struct job *job, const char *row, const int32_t *cell, int32_t n, void *room)
+/* The mask's values of a tile whose cells are no neighbours. */
+union mask_room {
+    uint16_t half[WNW_TILE];
+    uint32_t whole[WNW_TILE];
+};
+
+/* The mask's values of n cells, which ascend, as they are stored: in place where the cells are neighbours, else in the room. */
+static const void *mask_of(const struct job *job, const char *row, const int32_t *cell, int32_t n,
+                           union mask_room *room)
 {
-    const size_t size = job->op->mask_f16 ? sizeof(uint16_t) : sizeof(uint32_t);
+    const uint16_t *half = (const void *)row;
+    const uint32_t *whole = (const void *)row;
     if (cell[n - 1] - cell[0] == n - 1)
-        return row + (size_t)cell[0] * size;
-    for (int32_t i = 0; i < n; i++)
-        memcpy((char *)room + (size_t)i * size, row + (size_t)cell[i] * size, size);
+        return job->op->mask_f16 ? (const void *)(half + cell[0]) : (const void *)(whole + cell[0]);
+    for (int32_t i = 0; job->op->mask_f16 && i < n; i++)
+        room->half[i] = half[cell[i]];
+    for (int32_t i = 0; !job->op->mask_f16 && i < n; i++)
+        room->whole[i] = whole[cell[i]];
     return room;
 }
 
@@ -162,19 +204,52 @@ static enum seen seen_f32(const uint32_t *m, int32_t n)
     return SEEN_SOME;
 }
 
+/* How many cells a row sees before the first that it does not see, or sees with a slope. Most tiles lie below it, and their
+ * cells need not be looked up one by one. */
+static int32_t count_open(const char *row, int32_t n_cell, bool is_f16)
+{
+    enum { BLOCK = 8 };
+    const size_t size = is_f16 ? sizeof(uint16_t) : sizeof(uint32_t);
+    const size_t n = (size_t)n_cell * size / sizeof(uint64_t) / BLOCK;
+    size_t i = 0;
+    for (uint64_t any = 0; i < n; i++) {
+        uint64_t words[BLOCK];
+        memcpy(words, row + i * sizeof words, sizeof words);
+        for (int k = 0; k < BLOCK; k++)
+            any |= words[k];
+        if (any != 0)
+            break;
+    }
+    return (int32_t)(i * BLOCK * sizeof(uint64_t) / size);
+}
+
+/* The same of row `row` of few, counted once in an operation by each thread. */
+static int32_t open_of(const struct job *job, int32_t row)
+{
+    if (!job->w.open)
+        return 0;
+    int32_t *n = &job->w.open[job->stream * job->op->n_row + row];
+    if (*n < 0)
+        *n = count_open(mask_row(job, row), job->op->n_cell, job->op->mask_f16);
+    return *n;
+}
+
+static enum seen seen_by(const struct job *job, int32_t row, int32_t i, int32_t n)
+{
+    union mask_room room;
+    if (!job->op->mask || job->cell[i + n - 1] < open_of(job, row))
+        return SEEN_ALL;
+    const void *m = mask_of(job, mask_row(job, row), job->cell + i, n, &room);
+    return job->op->mask_f16 ? seen_f16(m, n) : seen_f32(m, n);
+}
+
 /* Sets w.seen of every row of the queries for n entries from i on. Returns whether any of them sees any. */
 static bool note_seen(const struct job *job, int32_t i, int32_t n)
 {
-    const int32_t from = job->first / job->group, to = (job->first + job->n_query - 1) / job->group;
-    uint32_t room[WNW_TILE];
     bool any = false;
-    for (int32_t row = from; row <= to; row++) {
-        enum seen seen = SEEN_ALL;
-        if (job->op->mask) {
-            const void *m = mask_of(job, mask_row(job, row), job->cell + i, n, room);
-            seen = job->op->mask_f16 ? seen_f16(m, n) : seen_f32(m, n);
-        }
-        job->w.seen[row - from] = (uint8_t)seen;
+    for (int32_t row = job->first_row; row <= job->last_row; row++) {
+        const enum seen seen = seen_by(job, row, i, n);
+        job->w.seen[row - job->first_row] = (uint8_t)seen;
         any = any || seen != SEEN_NOT;
     }
     return any;
@@ -182,8 +257,8 @@ static bool note_seen(const struct job *job, int32_t i, int32_t n)
 
 static void mask_values(const struct job *job, int32_t row, int32_t i, int32_t n, float *value)
 {
-    uint32_t room[WNW_TILE];
-    const void *m = mask_of(job, mask_row(job, row), job->cell + i, n, room);
+    union mask_room room;
+    const void *m = mask_of(job, mask_row(job, row), job->cell + i, n, &room);
     if (!job->op->mask_f16) {
         memcpy(value, m, (size_t)n * sizeof *value);
         return;
@@ -199,16 +274,15 @@ static void mask_values(const struct job *job, int32_t row, int32_t i, int32_t n
 /* Adds the mask to the scores of n entries from i on; places after them count as entries that are not seen. */
 static void mask_tile(const struct job *job, int32_t i, int32_t n)
 {
-    const int32_t from = job->first / job->group;
+    struct query q = first_query(job);
     int32_t loaded = -1;
     float value[WNW_TILE];
-    for (int32_t r = 0; r < job->n_query; r++) {
-        const int32_t row = (job->first + r) / job->group;
+    for (int32_t r = 0; r < job->n_query; r++, next_query(job, &q)) {
+        const int32_t row = q.row;
         float *s = job->w.s + (int64_t)r * WNW_TILE;
-        const enum seen seen = job->w.seen[row - from];
+        const enum seen seen = job->w.seen[row - job->first_row];
         if (seen == SEEN_SOME) {
-            const float slope = wnw__form_slope(job->op->max_bias, job->op->n_head,
-                                                job->ih * job->group + (job->first + r) % job->group);
+            const float slope = wnw__form_slope(job->op->max_bias, job->op->n_head, q.head);
             if (loaded != row)
                 mask_values(job, row, i, n, value);
             loaded = row;
@@ -229,11 +303,10 @@ static void load_queries(const struct job *job)
     const int32_t whole = round_up(job->n_query, mr);
     if (whole > job->n_query)
         memset(job->w.q + (size_t)(whole - mr) * (size_t)d, 0, (size_t)mr * (size_t)d * sizeof *job->w.q);
-    for (int32_t i = 0; i < job->n_query; i++) {
-        const int32_t row = (job->first + i) / job->group,
-                      h = job->ih * job->group + (job->first + i) % job->group;
+    struct query q = first_query(job);
+    for (int32_t i = 0; i < job->n_query; i++, next_query(job, &q)) {
         const float *src = (const void *)(op->q + (size_t)job->stream * op->q_stream +
-                                          (size_t)h * op->q_head + (size_t)row * op->q_row);
+                                          (size_t)q.head * op->q_head + (size_t)q.row * op->q_row);
         float *to = job->w.q + (size_t)(i - i % mr) * (size_t)d + i % mr;
         for (int32_t c = 0; c < d; c++)
             to[(size_t)c * (size_t)mr] = op->scale * src[c];
@@ -431,6 +504,25 @@ static struct job job_of(struct wnw__cells_shared *sh, const struct wnw__cells_o
     return job;
 }
 
+/* Queries of each KV head. */
+static int32_t queries(const struct wnw__cells_op *op)
+{
+    return op->n_row * (op->n_head / op->n_head_kv);
+}
+
+/* The scratch of a thread at the beginning of its work on an operation. */
+static struct work begin_work(const struct wnw__cells_shared *sh, const struct wnw__cells_op *op, int ith)
+{
+    struct work w = work_at(sh, ith);
+    const int32_t n = op->n_stream * op->n_row;
+    if (!op->mask || queries(op) > FEW)
+        return w;
+    w.open = sh->open + (size_t)ith * (size_t)sh->cap_open;
+    for (int32_t i = 0; i < n; i++)
+        w.open[i] = -1;
+    return w;
+}
+
 static void run_piece(struct job *job, int32_t piece)
 {
     int32_t n_piece;
@@ -456,12 +548,6 @@ static void run_rows(struct job *job)
     stream(job, 0, job->n);
     for (int32_t i = 0; i < job->n_query; i++)
         write_out(job, job->first + i, job->w.o + (int64_t)i * job->ld, job->w.m[i], job->w.l[i]);
-}
-
-/* Queries of each KV head. */
-static int32_t queries(const struct wnw__cells_op *op)
-{
-    return op->n_row * (op->n_head / op->n_head_kv);
 }
 
 /* Pieces of the longest head. */
@@ -496,16 +582,18 @@ void wnw__cells_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op
     const bool few = n_query <= FEW;
     const int32_t n_run = (n_query + ROWS - 1) / ROWS, pieces = few ? most_pieces(op) : 0;
     const int32_t n_unit = n_head * (few ? pieces : n_run);
-    while (ith < sh->n_threads) {
+    const bool works = ith < sh->n_threads;
+    const struct work w = works ? begin_work(sh, op, ith) : (struct work){0};
+    while (works) {
         const int32_t u = take_unit(sh);
         if (u >= n_unit)
             break;
         struct job job = job_of(sh, op, u % n_head);
-        job.w = work_at(sh, ith);
+        job.w = w;
         job.most_pieces = pieces;
         /* The last rows of a prompt see the most entries; they come first. */
-        job.first = few ? 0 : (n_run - 1 - u / n_head) * ROWS;
-        job.n_query = n_query - job.first < ROWS ? n_query - job.first : ROWS;
+        const int32_t first = few ? 0 : (n_run - 1 - u / n_head) * ROWS;
+        set_queries(&job, first, n_query - first < ROWS ? n_query - first : ROWS);
         if (few)
             run_piece(&job, u / n_head);
         else
@@ -548,8 +636,8 @@ static void add_columns(const struct job *job, int32_t i, int32_t n)
 static void run_columns(struct job *job, int32_t from, int32_t to)
 {
     const int32_t n_query = queries(job->op);
-    for (job->first = 0; from < to && job->first < n_query; job->first += ROWS) {
-        job->n_query = n_query - job->first < ROWS ? n_query - job->first : ROWS;
+    for (int32_t first = 0; from < to && first < n_query; first += ROWS) {
+        set_queries(job, first, n_query - first < ROWS ? n_query - first : ROWS);
         load_queries(job);
         for (int32_t i = from; i < to; i += WNW_TILE) {
             const int32_t n = to - i < WNW_TILE ? to - i : WNW_TILE;
@@ -572,12 +660,14 @@ void wnw__cells_columns_run(struct wnw__cells_shared *sh, const struct wnw__cell
         longest = n > longest ? n : longest;
     }
     const int32_t n_unit = n_head * ((longest + UNIT - 1) / UNIT);
-    while (ith < sh->n_threads) {
+    const bool works = ith < sh->n_threads;
+    const struct work w = works ? begin_work(sh, op, ith) : (struct work){0};
+    while (works) {
         const int32_t u = take_unit(sh);
         if (u >= n_unit)
             break;
         struct job job = job_of(sh, op, u % n_head);
-        job.w = work_at(sh, ith);
+        job.w = w;
         const int32_t from = u / n_head * UNIT;
         run_columns(&job, from, job.n - from < UNIT ? job.n : from + UNIT);
     }
@@ -606,6 +696,7 @@ void wnw__cells_shared_free(struct wnw__cells_shared *sh)
     free(sh->work);
     free(sh->partial);
     free(sh->done);
+    free(sh->open);
     free(sh->softmax);
     free(sh);
 }
@@ -643,6 +734,19 @@ static int reserve_done(struct wnw__cells_shared *sh, int32_t n)
     return WNW_OK;
 }
 
+static int reserve_open(struct wnw__cells_shared *sh, int32_t n)
+{
+    if (n <= sh->cap_open)
+        return WNW_OK;
+    int32_t *open = calloc((size_t)sh->n_threads * (size_t)n, sizeof *open);
+    if (!open)
+        return wnw__fail(WNW_E_NOMEM, "out of memory for attention of %d rows", (int)n);
+    free(sh->open);
+    sh->open = open;
+    sh->cap_open = n;
+    return WNW_OK;
+}
+
 static int reserve_softmax(struct wnw__cells_shared *sh, const struct wnw__cells_op *op)
 {
     const size_t n = 2 * (size_t)op->n_stream * (size_t)op->n_head * (size_t)op->n_row;
@@ -666,6 +770,7 @@ int wnw__cells_reserve(struct wnw__cells_shared *sh, const struct wnw__cells_op 
     if (queries(op) > FEW)
         return WNW_OK;
     WNW_TRY(reserve_done(sh, n_head));
+    WNW_TRY(reserve_open(sh, op->n_stream * op->n_row));
     const size_t n = (size_t)n_head * (size_t)most_pieces(op) * (size_t)queries(op) * (size_t)(ld + 2);
     if (n <= sh->cap_partial)
         return WNW_OK;

@@ -47,7 +47,29 @@ struct wnw__bridge_products {
     struct wnw__bridge_step *steps; /* [n_step] of the nodes of the graph that is being made */
     struct wnw__bridge_group *groups;
     int n_step, cap_step;
+    struct wnw__bridge_planned {
+        bool valid; /* steps[n_step] are those of a part of the graph that runs, with these settings */
+        int from, to, n_product;
+        int32_t n_threads;
+        bool observed, unfused;
+    } planned;
     bool unfused; /* for tests: every node is computed by itself */
+};
+
+/* ---- The graph that ran last (graph/again.c) ---- */
+
+/* libllama runs one graph for many tokens. What was found in a graph is kept until another one runs. */
+struct wnw__bridge_last {
+    const struct ggml_tensor **node; /* [n] its nodes */
+    int n, cap;
+    uint64_t hash; /* of what they are */
+    bool shown;    /* a scheduler shows the graphs that it allocates */
+    bool known;    /* it can be recognised: none was allocated since */
+    bool again;    /* the graph that runs is this one */
+    bool looked;   /* the following are known */
+    int *ours;     /* [n_ours] numbers of the nodes that are winnow's */
+    int n_ours, cap_ours;
+    bool strangers; /* a node that is not ours reads or writes a ragged layer */
 };
 
 /* ---- Policies ---- */
@@ -89,6 +111,7 @@ struct wnw__bridge_watch {
     } last;                         /* the sequence of the last row of the last batch, with that row */
     struct wnw__bridge_site *sites; /* [n_site] of the current graph, in its order */
     int32_t n_site, cap_site;
+    bool sites_known;                  /* the sites are those of the last graph, which can be recognised */
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
     struct wnw__buffer gate_room;      /* scratch of gates on hidden states (sequence/gates.c) */
@@ -129,6 +152,7 @@ struct wnw__bridge_backend {
         char first[GGML_MAX_NAME]; /* the first node of the first graph, "" = none came */
     } seen;
     struct wnw__bridge_node_notes notes;
+    struct wnw__bridge_last last;
     bool ggml_products; /* leaves products to ggml: WINNOW_GGML_PRODUCTS */
     struct wnw__cells_shared *cells;
     struct wnw__bridge_products products;

@@ -10,6 +10,8 @@ int32_t wnw__cache_find(const struct wnw__kv_layer *l, int32_t ih, int32_t pos)
     const int32_t *has = hi > 0 ? l->pos + l->off[ih] : NULL;
     if (hi == 0 || has[hi - 1] < pos)
         return hi;
+    if (has[hi - 1] == pos) /* the newest token is looked for the most */
+        return hi - 1;
     while (lo < hi) {
         const int32_t mid = lo + (hi - lo) / 2;
         if (has[mid] < pos)

@@ -341,6 +341,63 @@ static void test_stale_notes(void **state)
     free(memory);
 }
 
+/* ---- Graphs that run again ---- */
+
+static bool is_again(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    wnw__bridge_last_see(b, graph);
+    return b->last.again;
+}
+
+/* What was found in a graph is used for another one only if no node of it has changed and a scheduler shows graphs. */
+static void test_again(void **state)
+{
+    struct wnw__bridge_backend b = {.n_threads = 1};
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = GRAPH_BYTES});
+    (void)state;
+    assert_non_null(ctx);
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, D_X, 2);
+    struct ggml_tensor *scaled = ggml_scale(ctx, x, 2.0f), *sum = ggml_add(ctx, scaled, x);
+    struct ggml_cgraph *graph = ggml_new_graph(ctx), *part = ggml_new_graph(ctx);
+    ggml_build_forward_expand(graph, sum);
+    ggml_build_forward_expand(part, scaled);
+
+    assert_false(is_again(&b, graph));
+    assert_false(is_again(&b, graph)); /* nobody would say that it has other memory now */
+    wnw__bridge_last_shown(&b);
+    assert_false(is_again(&b, graph));
+    assert_true(is_again(&b, graph));
+    assert_true(is_again(&b, graph));
+
+    assert_false(is_again(&b, part));
+    assert_false(is_again(&b, graph));
+    assert_true(is_again(&b, graph));
+
+    struct ggml_tensor *const nodes[] = {scaled, sum};
+    for (int i = 0; i < 2; i++) {
+        struct ggml_tensor *node = nodes[i];
+        const struct ggml_tensor was = *node;
+        node->op_params[1] = 7;
+        assert_false(is_again(&b, graph));
+        assert_true(is_again(&b, graph));
+        node->data = (char *)node->data + 4;
+        assert_false(is_again(&b, graph));
+        node->src[0] = sum;
+        assert_false(is_again(&b, graph));
+        node->flags ^= GGML_TENSOR_FLAG_OUTPUT;
+        assert_false(is_again(&b, graph));
+        node->view_offs = 64;
+        assert_false(is_again(&b, graph));
+        *node = was;
+        assert_false(is_again(&b, graph));
+        assert_true(is_again(&b, graph));
+    }
+    wnw__bridge_last_shown(&b);
+    assert_false(is_again(&b, graph));
+    wnw__bridge_last_free(&b.last);
+    ggml_free(ctx);
+}
+
 /* ---- Caches with other names ---- */
 
 static char said[1024]; /* the last warning */
@@ -405,8 +462,9 @@ static void test_renamed_session(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gate),          cmocka_unit_test(test_words),
-        cmocka_unit_test(test_notes),         cmocka_unit_test(test_stale_notes),
-        cmocka_unit_test(test_renamed_cache), cmocka_unit_test(test_renamed_session)};
+        cmocka_unit_test(test_gate),           cmocka_unit_test(test_words),
+        cmocka_unit_test(test_notes),          cmocka_unit_test(test_stale_notes),
+        cmocka_unit_test(test_again),          cmocka_unit_test(test_renamed_cache),
+        cmocka_unit_test(test_renamed_session)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@ struct shape {
     enum ggml_type type;
     float cap, max_bias;
     bool sinks, mask_f16, no_mask, v_in_keys, ragged;
+    bool text; /* rows see all cells from the first on, as those of a text */
 };
 
 /* An operation with memory of its own. */
@@ -61,10 +62,12 @@ static void fill_cache(struct made *m, const struct shape *s, uint32_t *seed)
     fill_rows(m, s, seed);
 }
 
-/* Rows see a stretch of cells of their own, but for some single ones; the first row of all sees nothing. */
+/* Rows see a stretch of cells of their own, but for some single ones; the first row of all sees nothing. With `text` they see
+ * all that are not too late. */
 static float mask_at(const struct shape *s, int32_t row, int32_t cell)
 {
-    const bool sees = row > 0 && cell < 300 + 2 * row && cell >= row / 2 && (cell * 31 + row) % 17 != 0;
+    const bool sees =
+        cell < 300 + 2 * row && (s->text || (row > 0 && cell >= row / 2 && (cell * 31 + row) % 17 != 0));
     return !sees ? -INFINITY : s->max_bias > 0.0f ? -(float)abs(cell - row) / 64.0f : 0.0f;
 }
 
@@ -238,6 +241,9 @@ static const struct shape shapes[] = {
     {"decode", 9, 3, 64, 64, 1, 1, GGML_TYPE_F16, .cap = 0.0f, .mask_f16 = true},
     {"prefill", 9, 3, 64, 64, 150, 1, GGML_TYPE_F16, .cap = 0.0f, .mask_f16 = true},
     {"few rows", 4, 2, 32, 32, 5, 1, GGML_TYPE_F16, .cap = 0.0f},
+    {"text, decode", 9, 3, 64, 64, 1, 1, GGML_TYPE_F16, .mask_f16 = true, .ragged = true, .text = true},
+    {"text, few rows", 9, 3, 64, 64, 3, 1, GGML_TYPE_F16, .ragged = true, .text = true},
+    {"text, streams", 4, 2, 32, 32, 2, 3, GGML_TYPE_F16, .mask_f16 = true, .ragged = true, .text = true},
     {"ragged decode", 8, 4, 64, 64, 2, 1, GGML_TYPE_F16, .cap = 0.0f, .mask_f16 = true, .ragged = true},
     {"ragged prefill", 8, 4, 64, 64, 70, 1, GGML_TYPE_F16, .ragged = true},
     {"streams", 4, 2, 32, 32, 40, 3, GGML_TYPE_F16, .cap = 0.0f, .mask_f16 = true, .ragged = true},

@@ -30,6 +30,7 @@ static int check_numbers(void)
         {ggml_op_name(GGML_OP_MUL), "MUL"},
         {ggml_op_name(GGML_OP_RMS_NORM), "RMS_NORM"},
         {ggml_op_name(GGML_OP_GLU), "GLU"},
+        {ggml_op_name(GGML_OP_ROPE), "ROPE"},
         {ggml_op_name(GGML_OP_SET_ROWS), "SET_ROWS"},
         {ggml_op_name(GGML_OP_FLASH_ATTN_EXT), "FLASH_ATTN_EXT"},
         {ggml_op_name(GGML_OP_CUSTOM), "CUSTOM"},

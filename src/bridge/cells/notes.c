@@ -63,7 +63,7 @@ struct wnw__bridge_node wnw__bridge_node_get(const struct wnw__bridge_backend *b
                                              const struct ggml_tensor *node)
 {
     const struct wnw__bridge_node_note *note =
-        b->wrap || wnw__bridge_is_op(node, "CUSTOM") ? wnw__bridge_notes_find(&b->notes, node) : NULL;
+        b->wrap || node->op == GGML_OP_CUSTOM ? wnw__bridge_notes_find(&b->notes, node) : NULL;
     return note ? note->ours : (struct wnw__bridge_node){.what = WNW_BRIDGE_NOT_OURS};
 }
 

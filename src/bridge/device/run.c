@@ -93,20 +93,56 @@ static enum ggml_status run_stranger(struct wnw__bridge_backend *b, struct ggml_
     return status;
 }
 
+static int add_ours(struct wnw__bridge_last *last, int i)
+{
+    if (last->n_ours == last->cap_ours) {
+        const int cap = last->cap_ours > 0 ? 2 * last->cap_ours : 256;
+        int *more = realloc(last->ours, (size_t)cap * sizeof *more);
+        if (!more)
+            return wnw__fail(WNW_E_NOMEM, "no memory for a graph of %d nodes", last->n);
+        last->ours = more;
+        last->cap_ours = cap;
+    }
+    last->ours[last->n_ours++] = i;
+    return WNW_OK;
+}
+
+/* Prepares every node, and notes which are ours and whether there are strangers. */
+static int look_and_prepare(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    struct wnw__bridge_last *last = &b->last;
+    last->n_ours = 0;
+    last->strangers = false;
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        WNW_TRY(wnw__bridge_node_prepare(b, node));
+        if (wnw__bridge_node_get(b, node).what != WNW_BRIDGE_NOT_OURS)
+            WNW_TRY(add_ours(last, i));
+        last->strangers = last->strangers || is_stranger(b, node);
+    }
+    last->looked = true;
+    return WNW_OK;
+}
+
+static int prepare(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    const struct wnw__bridge_last *last = &b->last;
+    if (!last->looked)
+        return look_and_prepare(b, graph);
+    for (int i = 0; i < last->n_ours; i++)
+        WNW_TRY(wnw__bridge_node_prepare(b, ggml_graph_node(graph, last->ours[i])));
+    return WNW_OK;
+}
+
 static enum ggml_status run_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
     const int n = ggml_graph_n_nodes(graph);
-    bool strangers = false;
-    for (int i = 0; i < n; i++) {
-        const struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (wnw__bridge_node_prepare(b, node) != WNW_OK) {
-            wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
-            return GGML_STATUS_ALLOC_FAILED;
-        }
-        strangers = strangers || is_stranger(b, node);
-    }
     int done = 0;
-    for (int i = 0; strangers && i < n; i++) {
+    if (prepare(b, graph) != WNW_OK) {
+        wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    for (int i = 0; b->last.strangers && i < n; i++) {
         if (!is_stranger(b, ggml_graph_node(graph, i)))
             continue;
         enum ggml_status status = run_nodes(b, graph, done, i);
@@ -120,7 +156,7 @@ static enum ggml_status run_graph(struct wnw__bridge_backend *b, struct ggml_cgr
 
 static bool is_ready(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    const bool taken = wnw__bridge_graph_is_taken(b, graph);
+    const bool taken = b->last.looked || wnw__bridge_graph_is_taken(b, graph);
     if (!taken)
         wnw__log(WNW_LOG_WARN, "winnow: there was no memory to look at a graph: it is not run");
     return taken;
@@ -128,7 +164,9 @@ static bool is_ready(const struct wnw__bridge_backend *b, struct ggml_cgraph *gr
 
 enum ggml_status wnw__bridge_graph_run(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    wnw__bridge_fuse_recount(b, graph);
+    wnw__bridge_last_see(b, graph);
+    if (!b->last.again)
+        wnw__bridge_fuse_recount(b, graph);
     if (b->drive) {
         const int rc = wnw__drive_begin(b->drive, graph);
         if (rc == WNW_E_CANCELLED)
@@ -168,6 +206,7 @@ static void free_backend(ggml_backend_t backend)
     free(b->room);
     wnw__bridge_products_free(&b->products);
     wnw__bridge_notes_free(&b->notes);
+    wnw__bridge_last_free(&b->last);
     free(b);
     free(backend);
 }
@@ -187,6 +226,7 @@ static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
                            struct ggml_backend_graph_optimize_params *params)
 {
     struct wnw__bridge_backend *b = backend->context;
+    wnw__bridge_last_shown(b);
     wnw__bridge_nodes_begin(b, graph);
     wnw__bridge_graph_take(b, graph);
     wnw__bridge_fuse_note(b, graph, params);

@@ -69,7 +69,8 @@ int wnw__drive_check(const struct wnw__drive *d)
 
 static int begin(struct wnw__drive *d, struct ggml_cgraph *graph)
 {
-    WNW_TRY(wnw__drive_find(d, graph));
+    if (!d->b->last.again || !d->found)
+        WNW_TRY(wnw__drive_find(d, graph));
     if (!d->e)
         return wnw__drive_look(d, graph);
     int32_t n = 0;
@@ -251,7 +252,8 @@ static const struct wnw__attention_site *place_of(const struct wnw__drive *d, co
 void wnw__drive_before(struct wnw__drive *d, struct ggml_context *ctx, struct ggml_cgraph *graph,
                        const struct ggml_tensor *node)
 {
-    for (int32_t i = 0; i < d->n_site; i++) {
+    const bool is_point = node->op == GGML_OP_ROPE || node->op == GGML_OP_MUL_MAT; /* most are not */
+    for (int32_t i = 0; is_point && i < d->n_site; i++) {
         const struct wnw__attention_site *p = &d->sites[i];
         if (p->rope == node)
             add_records(d, ctx, graph, p, WNW_POINT_QUERIES, node->src[0], NULL);
@@ -323,6 +325,7 @@ int wnw__drive_set_engine(struct wnw__drive *d, wnw_engine *e)
     if (!d->rows[KEYS] || !d->rows[VALUES] || !d->rows[QUERIES] || !d->rows[RESULTS])
         return wnw__fail(WNW_E_NOMEM, "no memory for the rows of %zu tokens", n_row);
     d->e = e;
+    d->found = false;
     return WNW_OK;
 }
 

@@ -30,6 +30,7 @@ struct wnw__drive {
     int64_t n_logits; /* columns of logits that were computed for all rows of a graph; 0 = none were */
     struct wnw__attention_site *sites; /* [n_site] of the current graph, in its order */
     int32_t n_site, cap_site;
+    bool found;     /* they are those of the last graph, which can be recognised */
     float *rows[4]; /* keys, values, queries and results of the current attention, [n_row][heads][d] */
     struct wnw__record_op *records;
     int32_t n_record, cap_record;

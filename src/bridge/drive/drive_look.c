@@ -132,6 +132,7 @@ static void find_stores(struct wnw__drive *d, struct ggml_cgraph *graph)
 int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph)
 {
     d->n_site = 0;
+    d->found = false;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         const struct wnw__bridge_node what = wnw__bridge_node_get(d->b, node);
@@ -146,6 +147,7 @@ int wnw__drive_find(struct wnw__drive *d, struct ggml_cgraph *graph)
     for (int32_t i = 0; i < d->n_site; i++)
         if (!d->sites[i].store)
             return refuse(d->sites[i].of, "a cache that no operation of the graph writes");
+    d->found = true;
     return WNW_OK;
 }
 

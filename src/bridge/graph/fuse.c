@@ -207,6 +207,7 @@ void wnw__bridge_fuse_recount(struct wnw__bridge_backend *b, struct ggml_cgraph 
 {
     for (int32_t i = 0; i < b->notes.cap; i++)
         b->notes.slot[i].n_seen = 0;
+    b->products.planned.valid = false;
     for (int i = 0; b->notes.n > 0 && i < ggml_graph_n_nodes(graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         see_reader(b, node->view_src);
@@ -400,10 +401,30 @@ static struct wnw__bridge_group *new_group(struct part *p, const struct ggml_ten
     return g;
 }
 
+/* What a plan depends on that is not in the nodes. */
+static struct wnw__bridge_planned settings_of(const struct wnw__bridge_backend *b, int from, int to)
+{
+    return (struct wnw__bridge_planned){.from = from,
+                                        .to = to,
+                                        .n_threads = b->n_threads,
+                                        .observed = inputs_are_observed(b),
+                                        .unfused = b->products.unfused};
+}
+
+static bool is_planned(const struct wnw__bridge_planned *was, const struct wnw__bridge_planned *now)
+{
+    return was->valid && was->from == now->from && was->to == now->to && was->n_threads == now->n_threads &&
+           was->observed == now->observed && was->unfused == now->unfused;
+}
+
 int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
 {
     struct part part = {.b = b, .graph = graph, .from = from, .to = to};
+    struct wnw__bridge_planned plan = settings_of(b, from, to);
     int n_product = 0;
+    if (is_planned(&b->products.planned, &plan))
+        return b->products.planned.n_product;
+    b->products.planned.valid = false;
     if (need_steps(&b->products, 2 * (to - from)) != WNW_OK)
         return -1;
     part.step = b->products.steps;
@@ -426,5 +447,8 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
     for (int i = 0; i < part.n_group; i++)
         if (b->products.groups[i].n > 0)
             plan_group(&part, &b->products.groups[i]);
+    plan.n_product = n_product;
+    plan.valid = true;
+    b->products.planned = plan;
     return n_product;
 }

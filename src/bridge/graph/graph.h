@@ -46,6 +46,16 @@ void wnw__bridge_graph_take(struct wnw__bridge_backend *b, struct ggml_cgraph *g
 /* Whether that was done: where memory ran out, the graph would read and write other memory than its cache. */
 bool wnw__bridge_graph_is_taken(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 
+/* ---- The graph that ran last (graph/again.c) ---- */
+
+/* A graph is about to run: sets last.again where it is the last one. */
+void wnw__bridge_last_see(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* A scheduler shows a graph that it allocates next: the last one is not recognised any more. */
+void wnw__bridge_last_shown(struct wnw__bridge_backend *b);
+/* The same after something changed that is found in graphs. */
+void wnw__bridge_last_forget(struct wnw__bridge_backend *b);
+void wnw__bridge_last_free(struct wnw__bridge_last *last);
+
 /* ---- Nodes of winnow's (graph/nodes.c) ---- */
 
 /* Takes away what was noted of earlier nodes at the addresses of a graph's. */

@@ -33,7 +33,7 @@ void wnw__bridge_node_set(struct wnw__bridge_backend *b, struct ggml_tensor *nod
 /* Whether a node was made winnow's. */
 static bool is_taken(const struct ggml_tensor *node)
 {
-    return wnw__bridge_is_op(node, "CUSTOM") && wnw__bridge_custom_function(node) == run_node;
+    return node->op == GGML_OP_CUSTOM && wnw__bridge_custom_function(node) == run_node;
 }
 
 /* A graph may come a second time, with nodes that are winnow's already. */

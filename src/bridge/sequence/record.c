@@ -257,10 +257,18 @@ static void keep_queries(struct ggml_tensor *node, int ith, int nth, void *user)
     wnw__bridge_record_queries(p->b, node->src[0], &op);
 }
 
+/* Whether something may be recorded before a node: most are of other kinds, and layers are many. */
+static bool is_point(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
+{
+    return (node->op == GGML_OP_CUSTOM && wants_queries(b)) ||
+           (node->op == GGML_OP_ROPE && b->watch.tracks) ||
+           (node->op == GGML_OP_MUL_MAT && (b->watch.needs.flags & WNW_NEED_INPUT_GATE));
+}
+
 void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_context *ctx,
                                struct ggml_cgraph *graph, struct ggml_tensor *node)
 {
-    for (int32_t i = 0; b->watch.policy && i < b->watch.n_site; i++) {
+    for (int32_t i = 0; b->watch.policy && is_point(b, node) && i < b->watch.n_site; i++) {
         const struct wnw__bridge_site *p = &b->watch.sites[i];
         if (p->rope == node && p->reader == 0 && b->watch.tracks)
             add(ctx, graph, p, node->src[0], take_queries);

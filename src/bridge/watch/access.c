@@ -38,8 +38,11 @@ int wnw_bridge_find(wnw_bridge **out, void (*synchronize)(struct llama_context *
         return wnw__fail(
             WNW_E_ARG,
             "nothing of this context is on the device WINNOW: give its model that device and all layers");
-    for (struct wnw__bridge_backend *b = found; b; b = b->other)
+    for (struct wnw__bridge_backend *b = found; b; b = b->other) {
+        if (b->first != found)
+            wnw__bridge_last_forget(b); /* which layers slide is seen in all of them */
         b->first = found;
+    }
     *out = (wnw_bridge *)(void *)found;
     return WNW_OK;
 }

@@ -30,15 +30,23 @@ struct batch {
     const int32_t *own;                            /* [n_stream * n_row] their cells, within their stream */
 };
 
-static bool sees(const struct batch *batch, int32_t stream, int32_t row, int32_t cell)
+/* The mask of a row. */
+static const void *mask_of(const struct batch *batch, int32_t stream, int32_t row)
 {
     const struct ggml_tensor *m = batch->mask;
-    const char *at =
-        (const char *)m->data + (m->ne[3] > 1 ? (size_t)stream * m->nb[3] : 0) + (size_t)row * m->nb[1];
-    if (cell >= batch->n_cell)
-        return false;
-    return m->type == GGML_TYPE_F16 ? ((const uint16_t *)(const void *)at)[cell] != 0xfc00
-                                    : ((const float *)(const void *)at)[cell] != -INFINITY;
+    return (const char *)m->data + (m->ne[3] > 1 ? (size_t)stream * m->nb[3] : 0) + (size_t)row * m->nb[1];
+}
+
+/* Whether the row with the mask `at` sees a cell. */
+static bool is_open(const struct batch *batch, const void *at, int32_t cell)
+{
+    return batch->mask->type == GGML_TYPE_F16 ? ((const uint16_t *)at)[cell] != 0xfc00
+                                              : ((const float *)at)[cell] != -INFINITY;
+}
+
+static bool sees(const struct batch *batch, int32_t stream, int32_t row, int32_t cell)
+{
+    return cell < batch->n_cell && is_open(batch, mask_of(batch, stream, row), cell);
 }
 
 static bool is_single_row(const struct batch *batch, int32_t stream, int32_t row)
@@ -84,9 +92,10 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row,
         free(found);
         return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a sequence");
     }
+    const void *mask = mask_of(batch, stream, row);
     bool in_order = true; /* as most cells are, and thousands are listed for every token */
     for (int32_t cell = 0; cell < batch->n_cell; cell++) {
-        if (cell == own || !sees(batch, stream, row, cell))
+        if (cell == own || !is_open(batch, mask, cell))
             continue;
         found[n] = (struct ordered){.write_order = note[cell].write_order, .cell = cell};
         in_order = in_order && (n == 0 || by_order(&found[n - 1], &found[n]) < 0);
@@ -419,7 +428,9 @@ const struct ggml_tensor *wnw__bridge_first_store(const struct wnw__bridge_backe
 
 static int watch(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, const struct ggml_tensor *store)
 {
-    WNW_TRY(wnw__bridge_sites_find(b, graph));
+    if (!b->last.again || !b->watch.sites_known)
+        WNW_TRY(wnw__bridge_sites_find(b, graph));
+    b->watch.sites_known = true;
     WNW_TRY(wnw__bridge_record_begin(b));
     if (b->watch.n_site == 0)
         warn_no_layers(b, graph);
@@ -436,6 +447,7 @@ void wnw__bridge_watch_graph(struct wnw__bridge_backend *b, struct ggml_cgraph *
     if (rc == WNW_OK)
         return;
     b->watch.n_site = 0;
+    b->watch.sites_known = false;
     b->watch.last.n = 0; /* it would be the sequence of an earlier batch */
     if (store)
         note_missed(store);
