@@ -4,9 +4,9 @@
  * goes on: with other devices, and with the server once it is there again. And what goes to a server that has a graph already, and how
  * often its answers are waited for.
  */
-#include "bridge/wrap/wrap_ahead.h"
 #include "helpers.h"
 #include "llamas.h"
+#include "peek_wrap.h"
 #include "winnow_bridge.h"
 #include "workers.h"
 
