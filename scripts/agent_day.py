@@ -178,7 +178,7 @@ def own_memory(s):
 def start(a, folder):
     context = a.context or a.tokens + a.turns * a.grow * 3 // 2 + 500
     rest, names = ["-t", str(a.threads)], a.only.split(",")
-    plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", str(a.slots * context), "-np", str(a.slots), "-kvu", "-b", "512", "--cache-ram", str(a.park), "--host", "127.0.0.1", "--port", "0", *rest]
+    plain = [f"{a.build}/plain_llama_server", "-m", a.model, "-c", str(a.slots * context), "-np", str(a.slots), "-kvu", "-b", "512", "--cache-ram", str(a.park), "--host", "127.0.0.1", "--port", "0", "-lv", "4", *rest]  # it says what waits
     ours = [f"{a.build}/winnow", "serve", "-m", a.model, "--port", "0", "--slots", str(a.slots), "--context", str(context)]
     parks = [*ours, "--park", f"{a.park}M", "--park-disk", f"{a.park_disk}M", "--state"]
     commands = {"plain": plain, "never": [*ours, "--policy", "full", "--park", "0", "--", *rest], "parks": [*parks, f"{folder}/parks", "--policy", "full", "--", *rest],
