@@ -775,6 +775,8 @@ static int use_stored(struct fixture *fx, void *state)
         rc = wnw_stored_session(&s, st, e, NULL);
     if (rc == WNW_OK)
         rc = wnw_session_decode(s, fx->tokens[0]);
+    if (rc == WNW_OK)
+        rc = wnw_session_append(s, st, 1, N_PROMPT / 2);
     wnw_session_free(s);
     wnw_engine_free(e);
     wnw_stored_free(st);
