@@ -27,6 +27,11 @@ if [ ! -x "$root/usr/bin/python3" ]; then
     say "making $root"
     debootstrap --variant=minbase --include=python3,python3-venv "$suite" "$root" >"$root.log" 2>&1 || die "debootstrap failed: $(tail -n 3 "$root.log")"
 fi
+# The loader finds a program's own folder in /proc, and multiprocessing has semaphores in /dev/shm.
+mount -t proc proc "$root/proc"
+trap 'umount "$root/proc" "$root/dev/shm"' EXIT
+mkdir -p "$root/dev/shm"
+mount -t tmpfs tmpfs "$root/dev/shm"
 version=$(inside python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 say "$suite: $(inside ldd --version | head -n 1), Python $version"
 
@@ -47,9 +52,4 @@ if inside test -e /models/models/smollm2-135m.gguf; then
 with winnow.Model("smollm2-135m") as m, m.compress(open("/try/document.txt").read(), ratio=0.75) as doc:
     print(doc.ask("What is the access code of the north dome?", max_tokens=12))'
 fi
-mounted=false
-! mount -t proc proc "$root/proc" || mounted=true
-status=0
-inside /venv/bin/python /try/python/package.py /venv/bin/winnow /try/tiny-llama.gguf - || status=$?
-! $mounted || umount "$root/proc"
-exit "$status"
+inside /venv/bin/python /try/python/package.py /venv/bin/winnow /try/tiny-llama.gguf -
