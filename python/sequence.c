@@ -79,8 +79,8 @@ int wnw_python_sequence_give(struct app_sequence *s, wnw_session *to, const int3
     return app_sequence_give(s, to, tokens);
 }
 
-int wnw_python_sequence_head(const struct app_sequence *s, int32_t il, int32_t ih, int32_t n_swa, int32_t *positions,
-                             int32_t *n)
+int wnw_python_sequence_head(const struct app_sequence *s, int32_t il, int32_t ih, int32_t n_swa,
+                             int32_t *positions, int32_t *n)
 {
     return app_sequence_head(s, il, ih, n_swa, positions, n);
 }

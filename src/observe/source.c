@@ -65,8 +65,8 @@ static void read_piece(int32_t i, void *user)
 }
 
 /* Rows first .. first + count - 1 of KV head ih to dst; rows after its entries are 0. */
-static void read_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count, enum wnw__stored what,
-                      float *dst)
+static void read_rows(const wnw_observation *obs, int32_t ih, int32_t first, int32_t count,
+                      enum wnw__stored what, float *dst)
 {
     const struct wnw__source *s = obs->source;
     const size_t d = (size_t)obs->n_embd_head;
