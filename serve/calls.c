@@ -143,8 +143,7 @@ int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, s
             say(b);
         return status;
     }
-    if (!serve_decode_begin(&w, b))
-        return 1; /* as where no cells are free: the server clears a slot and tries again */
+    serve_decode_begin(&w, b);
     serve_stretch_place(&w, b, batch);
     const int32_t rc = REAL(llama_process)(ctx, type, batch);
     serve_decode_end(&w, b, rc == 0);
@@ -228,7 +227,6 @@ size_t serve_common_prefix_of(const void *tokens, size_t n)
 static void free_dead_cells(int32_t seq)
 {
     serve_watched_bury(&w);
-    w.n_purges = 0;
     for (int32_t i = seq < 0 ? 0 : seq; i < (seq < 0 ? w.n_slots : seq + 1); i++) {
         if (w.sequences.of[i].n == 0 && w.slot_cache[i].n_unknown == 0)
             w.slot_cache[i] = (struct serve_slot_cache){0};
@@ -244,6 +242,8 @@ static void free_dead_cells(int32_t seq)
 
 bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, llama_pos p1)
 {
+    if (is_slot_of(mem, seq_id) && p1 < 0)
+        w.copied[seq_id] = false;
     if (is_slot_of(mem, seq_id) && p1 < 0 && p0 > 0)
         serve_borders_go_back(&w, seq_id, p0);
     if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
@@ -288,6 +288,8 @@ void llama_memory_seq_cp(llama_memory_t mem, llama_seq_id src, llama_seq_id dst,
 {
     REAL(llama_memory_seq_cp)(mem, src, dst, p0, p1);
     if (is_slot_of(mem, src) && is_slot_of(mem, dst) && src != dst) {
+        w.copied[dst] = true;
+        serve_slots_was_copied(dst);
         serve_borders_copy(&w, src, dst);
         (void)serve_stretch_say(&w, dst, 0, w.said[src].token, w.said[src].n);
     }

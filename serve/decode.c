@@ -5,6 +5,7 @@
 #include "serve/breaks.h"
 #include "serve/compress.h"
 #include "serve/document_cells.h"
+#include "serve/give_up.h"
 #include "serve/join_room.h"
 #include "serve/sample.h"
 #include "serve/stretch.h"
@@ -51,34 +52,36 @@ static bool is_warmup(const struct serve_watched *w, int32_t seq, const struct s
     return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < WNW_BRIDGE_LEAST_NEW;
 }
 
-/* Whether the cap asks for room that a slot without a request can make: the server then clears one. It is asked as often as
- * there are such slots, and no more until one has been cleared. */
-static bool needs_room(struct serve_watched *w, const struct serve_batch *b)
+/* Has slots without a request give up what they hold, as far as the cap asks for it. */
+static void make_way(struct serve_watched *w, const struct serve_batch *b)
 {
-    if (serve_join_make_way(w, b->n))
-        return false;
-    return w->n_purges++ < serve_watched_n_idle(w, b);
+    bool fits = serve_join_make_way(w, b->n);
+    while (!fits && serve_give_up_slot(w, b))
+        fits = serve_watched_bytes_with(w, b->n) <= serve_settings()->cap;
 }
 
-bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
+void serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
 {
     struct serve_keep_rule keep_rule;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         const struct serve_rows r = serve_batch_rows_of(b, seq);
-        if (r.n > 0 && !is_warmup(w, seq, &r) && serve_slots_keep_rule(seq, &keep_rule))
+        if (r.n > 0 && !is_warmup(w, seq, &r) && serve_slots_keep_rule(seq, w->copied[seq], &keep_rule))
             begin(w, seq, &keep_rule);
         w->rule[seq].notes = w->rule[seq].asks && reads_prompt(w, seq, &r);
         w->slot_cache[seq].unnoted = w->slot_cache[seq].unnoted && w->sequences.of[seq].n > 0;
     }
     serve_watched_observe(w);
-    if (needs_room(w, b) || !serve_stretch_make(w, b))
-        return false;
+    make_way(w, b);
+    serve_stretch_make(w, b);
+    while (serve_stretch_lacks(w, b) && serve_give_up_slot(w, b))
+        continue;
+    if (serve_stretch_lacks(w, b))
+        serve_stretch_longest(w);
     serve_sample_feed(w, b);
     for (int32_t seq = 0; seq < w->n_slots; seq++)
         w->n_before[seq] = w->sequences.of[seq].n;
     w->running = b;
     w->at = 0;
-    return true;
 }
 
 /* ---- While a batch runs ---- */

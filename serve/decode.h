@@ -5,8 +5,8 @@
 
 #include "serve/watched.h"
 
-/* Before the batch runs. False: the cap asks for room first, which a slot without a request can make. */
-bool serve_decode_begin(struct serve_watched *w, const struct serve_batch *b);
+/* Before the batch runs: room is made for it. */
+void serve_decode_begin(struct serve_watched *w, const struct serve_batch *b);
 /* While it runs: what wnw_bridge_tell_rows calls; user is the struct serve_watched. */
 void serve_decode_rows(const int32_t *cells, int32_t n, int32_t n_cells, void *user);
 /* After it ran, or could not. */

@@ -236,7 +236,6 @@ size_t serve_document_cells_restore(struct serve_watched *w, int32_t seq, int32_
         return 0;
     memcpy(tokens, own, *n * sizeof *tokens);
     serve_watched_bury(w);
-    w->n_purges = 0;
     serve_watched_report(w, seq);
     serve_watched_tell(w, false, false);
     return *n;

@@ -297,6 +297,7 @@ server_http_res_ptr pass_after_document(const handler &route, const server_http_
 {
     char file[32];
     park_lost(req, slot->claim);
+    erase_first(req, slot->claim);
     bring_parked(req, slot->claim, r.ask);
     c_text body(serve_request_passed(&r, &slot->claim));
     if (!body)

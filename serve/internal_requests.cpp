@@ -5,6 +5,7 @@
 #include "serve/bodies.h"
 
 #include <atomic>
+#include <cstring>
 
 namespace serve
 {
@@ -79,6 +80,13 @@ bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c
                                                        {},
                                                        inner.stop});
     return res && res->status == 200;
+}
+
+void erase_first(const server_http_req &req, const serve_claim &claim)
+{
+    for (int32_t i = 0; i < serve_slots_n(); i++)
+        if (claim.erase >> i & 1)
+            act_on_slot(req, i, "erase", c_text(strdup("{}")));
 }
 
 } // namespace serve

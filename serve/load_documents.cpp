@@ -172,6 +172,7 @@ bool load_document(const server_http_req &req, int32_t d)
     const uint64_t row = serve_slots_row_bytes();
     if (!claim_slot(d, row > 0 ? static_cast<int64_t>((info.bytes_entries + row - 1) / row) : 0, claim))
         return false;
+    erase_first(req, claim);
     serve_document_file(d, file);
     const bool put = act_on_slot(req, claim.slot, "restore", c_text(serve_body_file(file)));
     act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));
@@ -187,6 +188,7 @@ bool read_document(const server_http_req &req, int32_t d)
     const int32_t *ids = serve_document_tokens(d, &n);
     if (!claim_slot(d, n, claim))
         return false;
+    erase_first(req, claim);
     const std::string said = ask(own().completion, req, c_text(serve_body_read_tokens(ids, n, claim.slot)));
     const bool kept = !said.empty() && serve_document_wait(d, is_stopping, nullptr);
     act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));

@@ -71,6 +71,7 @@ server_http_res_ptr inspect(const server_http_req &req)
     if (serve_slots_hold(slot, has_left, const_cast<server_http_req *>(&req), &claim) != SERVE_CLAIMED)
         return refuse(503, "the client has left", nullptr);
     const claimed_slot one(claim);
+    erase_first(req, claim);
     const int32_t ticket = serve_inspect_begin();
     serve_inspect_file(ticket, document, file);
     act_on_slot(req, claim.slot, "save", c_text(serve_body_file(file)));

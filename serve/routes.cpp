@@ -76,6 +76,7 @@ server_http_res_ptr act(const handler &route, const server_http_req &req)
     if (serve_slots_hold(slot, serve::has_left, const_cast<server_http_req *>(&req), &claim) != SERVE_CLAIMED)
         return serve::refuse(503, "the client has left", nullptr);
     const serve::claimed_slot one(claim);
+    serve::erase_first(req, claim);
     if (action != "save")
         serve_slots_forget_prompt(slot);
     if (action == "save" || action == "restore")

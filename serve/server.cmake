@@ -62,7 +62,7 @@ wnw_names_missing(wnw_missing "${wnw_names}" "" _ZN7httplib6Server24process_and_
 if(wnw_missing)
   message(WARNING "libllama-common does not show ${wnw_missing}: in winnow-llama-server nothing bounds connections and half requests")
 endif()
-wnw_server_program(winnow_server serve/borders.c serve/breaks.c serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/join_cells.c serve/join_room.c serve/inspect.c
+wnw_server_program(winnow_server serve/borders.c serve/breaks.c serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/give_up.c serve/join_cells.c serve/join_room.c serve/inspect.c
   serve/slot_view.c serve/park_begin.c serve/plain.c serve/libllama_real.c serve/rule.c serve/sample.c serve/slot_save.c serve/settings.c serve/stretch.c serve/watched.c ${wnw_pages} ${wnw_routes})
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)

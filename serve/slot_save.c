@@ -222,27 +222,29 @@ static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *
     return copy;
 }
 
+void serve_saved_park_slot(struct serve_watched *w, int32_t seq, struct serve_park_about *about)
+{
+    struct serve_slot_read slot = {0};
+    size_t n;
+    int32_t n_tokens;
+    int32_t *notes = copy_tokens(w, seq, &n);
+    if (notes && take_slot(&slot, &n_tokens, w, seq, notes, n) == WNW_OK &&
+        serve_borders_save(&slot, w, seq, n_tokens))
+        serve_parks_put(about, &slot);
+    else
+        fprintf(stderr, "winnow: slot %d is not parked: %s\n", (int)seq,
+                notes ? wnw_last_error() : "it has images, or its tokens are not known");
+    free(notes);
+    serve_slot_read_clear(&slot);
+    serve_park_about_clear(about);
+}
+
 void serve_saved_park_all(struct serve_watched *w)
 {
-    for (int32_t seq = 0; seq < w->n_slots; seq++) {
-        struct serve_slot_read slot = {0};
-        struct serve_park_about about;
-        int32_t *notes;
-        size_t n;
-        int32_t n_tokens;
-        if (!serve_slots_take_prompt(seq, &about))
-            continue;
-        notes = copy_tokens(w, seq, &n);
-        if (notes && take_slot(&slot, &n_tokens, w, seq, notes, n) == WNW_OK &&
-            serve_borders_save(&slot, w, seq, n_tokens))
-            serve_parks_put(&about, &slot);
-        else
-            fprintf(stderr, "winnow: slot %d is not parked: %s\n", (int)seq,
-                    notes ? wnw_last_error() : "it has images, or its tokens are not known");
-        free(notes);
-        serve_slot_read_clear(&slot);
-        serve_park_about_clear(&about);
-    }
+    struct serve_park_about about;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        if (serve_slots_take_prompt(seq, &about))
+            serve_saved_park_slot(w, seq, &about);
 }
 
 /* ---- Reading ---- */

@@ -15,6 +15,8 @@ size_t serve_saved_write(const struct serve_watched *w, const char *path, int32_
 /* Gives a slot to the request that parks it (parks.h). An empty slot is not given. replaced: nothing of it is used afterwards. */
 void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, int32_t seq,
                       const int32_t *notes, size_t n_notes);
+/* Parks what a slot without a request holds, where no request has it saved. Ends *about. */
+void serve_saved_park_slot(struct serve_watched *w, int32_t seq, struct serve_park_about *about);
 /* Parks what all slots hold, when the server ends. */
 void serve_saved_park_all(struct serve_watched *w);
 /* Reads one into a slot, in two calls: with notes = NULL for *n_notes, then with notes [room], which puts it there. Returns bytes of the file, 0 on

@@ -185,7 +185,7 @@ const char *serve_policy_of_all(bool by_request)
 
 /* ---- The decoding thread ---- */
 
-bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule)
+bool serve_slots_keep_rule(int32_t slot, bool copied, struct serve_keep_rule *keep_rule)
 {
     struct serve_slots *all = serve_slots_lock();
     struct serve_slot *s = &all->slot[slot];
@@ -196,10 +196,12 @@ bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule)
         s->keep_rule = *own;
         s->fresh = true;
     }
-    const bool fresh = s->fresh;
+    const bool fresh = s->fresh && !(copied && s->claimed && s->n_together > 0);
     if (fresh)
         *keep_rule = s->keep_rule;
-    s->fresh = false;
+    s->fresh = s->fresh && !fresh;
+    if (fresh)
+        serve_slots_wake();
     serve_slots_unlock();
     return fresh;
 }

@@ -92,6 +92,7 @@ struct serve_lost {
 struct serve_claim {
     int32_t slot;
     uint64_t slots;    /* a bit for each claimed slot */
+    uint64_t erase;    /* those of them that the server must erase before they are used */
     bool no_reuse;     /* the slot's content must not be used */
     bool must_restore; /* the document must be put into the slot first */
     uint64_t
@@ -138,9 +139,16 @@ void serve_slots_forget_prompt(int32_t slot);
 
 /* Whether no request begins with a list of documents, so that its cells may go. It then counts as one that is there no more (slots_cap.c). */
 bool serve_slots_give_up_list(int32_t d);
+/* The slot without a request that was unused for longest, but for some, a bit for each. What it holds is given up: the caller removes its cells,
+ * and the server erases the slot before it is used again. -1: there is none. *parks: its conversation is one to be parked, and *about is the
+ * caller's. */
+int32_t serve_slots_give_up(uint64_t but, struct serve_park_about *about, bool *parks);
 
-/* Whether the rule of a slot differs from that at the last call, or this is the first call. The rule is then copied to *keep_rule. */
-bool serve_slots_keep_rule(int32_t slot, struct serve_keep_rule *keep_rule);
+/* Whether the rule of a slot differs from that at the last call, or this is the first call. The rule is then copied to *keep_rule. copied: the slot
+ * has a further answer of some request, which need not be the one that claimed the slot: that one may wait for it. */
+bool serve_slots_keep_rule(int32_t slot, bool copied, struct serve_keep_rule *keep_rule);
+/* A slot has what another one holds, for a further answer. Of a slot that no request has claimed nobody knows the prompt then. */
+void serve_slots_was_copied(int32_t slot);
 /* 1 + the document that the slot's request reads, 0 = none. */
 int32_t serve_slots_stores(int32_t slot);
 /* What is in a slot now. */

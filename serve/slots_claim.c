@@ -95,6 +95,24 @@ static bool choose_all(const struct serve_slots *all, const struct serve_waiter 
     return n >= self->ask->n_slots;
 }
 
+/* Whether the server knows nothing yet of a claim: it takes the slot for a free one. */
+static bool is_to_begin(const struct serve_slot *s)
+{
+    return s->claimed && s->n_together > 0 && (s->visited || s->fresh);
+}
+
+/* For further answers the server takes slots that it finds free, which may be claimed by requests that have not begun. These would read again what
+ * their slots held, and a cap does not count that. So a request of several answers and any other do not begin at the same time. */
+static bool may_begin(const struct serve_slots *all, const struct serve_ask *ask)
+{
+    if (serve_settings()->cap == 0)
+        return true;
+    for (int32_t i = 0; i < all->n_slots; i++)
+        if (is_to_begin(&all->slot[i]) && (ask->n_slots > 1 || all->slot[i].n_together > 1))
+            return false;
+    return true;
+}
+
 /* Whether a prompt may begin with what a slot has kept of its last one. */
 static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
 {
@@ -202,6 +220,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
     struct serve_slot *s = &all->slot[i];
     s->claimed = true;
     s->visited = ask->visits;
+    s->n_together = 0;
     s->reserved = reserved;
     s->stores = ask->stores;
     s->n_prompt = ask->n_prompt;
@@ -240,6 +259,23 @@ static void find_lost(struct serve_slots *all, struct serve_claim *claim, size_t
     }
 }
 
+/* The slots of a claim that are erased before they are used: those that were given up, and under a cap those of further answers. These are empty
+ * until the prompt has been read, so what they hold would come on top of it. */
+static uint64_t find_erased(struct serve_slots *all, const struct serve_claim *claim, bool visits)
+{
+    const bool counts = serve_settings()->cap > 0 && !visits;
+    uint64_t bits = 0;
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        struct serve_slot *s = &all->slot[i];
+        if (!(claim->slots >> i & 1))
+            continue;
+        if (s->given_up || (counts && i != claim->slot && s->n_tokens > 0))
+            bits |= UINT64_C(1) << i;
+        s->given_up = false;
+    }
+    return bits;
+}
+
 /* Bytes of a request's prompt that it has in its slot, or parked. */
 static size_t best_of(const struct serve_slots *all, const struct serve_ask *ask, int32_t slot,
                       size_t n_parked)
@@ -255,7 +291,7 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     const struct serve_ask *ask = self->ask;
     size_t n_parked = 0;
     const uint64_t parked = ask->visits || ask->document_plus_1 > 0 ? 0 : serve_parks_find(&n_parked, ask);
-    if (!choose_all(all, self, n_parked, &claim->slot, &claim->slots))
+    if (!may_begin(all, ask) || !choose_all(all, self, n_parked, &claim->slot, &claim->slots))
         return SERVE_CLAIMED;
     if (!ask->visits && ask->document_plus_1 == 0 && ask->reuse != SERVE_REUSE_NEVER &&
         moves_more(all, ask, best_of(all, ask, claim->slot, n_parked)))
@@ -275,6 +311,7 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
     claim->parked = is_better(n_parked, n_slot, ask->key_len) ? parked : 0;
     if (!ask->visits && serve_parks_are_on())
         find_lost(all, claim, claim->parked ? 0 : n_slot);
+    claim->erase = find_erased(all, claim, ask->visits);
     const uint64_t reserved =
         serve_slots_peak(all, ask); /* before it counts as one of those that have slots */
     const int32_t chunk = serve_slots_chunk(all, ask);
@@ -282,6 +319,7 @@ static enum serve_answer try_claim(struct serve_slots *all, const struct serve_w
         if (claim->slots >> i & 1)
             take(all, i, ask, i == claim->slot ? reserved : 0, chunk);
     all->slot[claim->slot].no_reuse = claim->no_reuse;
+    all->slot[claim->slot].n_together = ask->n_slots;
     for (struct serve_waiter *w = all->waiting; w != self; w = w->next)
         w->n_overtaken++;
     return SERVE_CLAIMED;
@@ -375,12 +413,25 @@ bool serve_slots_is_claimed(int32_t slot)
     return claimed;
 }
 
+static void forget(struct serve_slot *s)
+{
+    free(s->key);
+    s->key = NULL;
+    s->key_len = 0;
+}
+
 void serve_slots_forget_prompt(int32_t slot)
 {
     struct serve_slots *all = serve_slots_lock();
-    free(all->slot[slot].key);
-    all->slot[slot].key = NULL;
-    all->slot[slot].key_len = 0;
+    forget(&all->slot[slot]);
+    serve_slots_unlock();
+}
+
+void serve_slots_was_copied(int32_t slot)
+{
+    struct serve_slots *all = serve_slots_lock();
+    if (!all->slot[slot].claimed)
+        forget(&all->slot[slot]);
     serve_slots_unlock();
 }
 
@@ -390,6 +441,32 @@ void serve_slots_was_parked(struct serve_lost *lost)
     end_move(all, lost);
     serve_slots_wake();
     serve_slots_unlock();
+}
+
+int32_t serve_slots_give_up(uint64_t but, struct serve_park_about *about, bool *parks)
+{
+    struct serve_slots *all = serve_slots_lock();
+    int32_t oldest = -1;
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const struct serve_slot *s = &all->slot[i];
+        if (!s->claimed && s->n_tokens > 0 && !(but >> i & 1) &&
+            (oldest < 0 || s->used < all->slot[oldest].used))
+            oldest = i;
+    }
+    *parks = false;
+    if (oldest >= 0) {
+        struct serve_slot *s = &all->slot[oldest];
+        *parks = serve_parks_are_on() && loses(all, s, 0);
+        if (*parks)
+            take_about(about, s);
+        forget(s);
+        s->n_tokens = s->document_plus_1 = 0;
+        s->entries = 0;
+        s->reading = s->of_list = false;
+        s->given_up = true;
+    }
+    serve_slots_unlock();
+    return oldest;
 }
 
 bool serve_slots_take_prompt(int32_t slot, struct serve_park_about *about)

@@ -8,6 +8,7 @@
 struct serve_slot {
     bool claimed, fresh; /* fresh: the decoding thread has not seen what is wanted */
     uint64_t used;       /* when it was claimed last, to compare */
+    int32_t n_together;  /* slots of its claim; 0: it is not the first of them */
     uint64_t reserved;   /* bytes at most, while it is claimed */
     uint64_t incoming;   /* bytes at most that a file brings, while it is restored */
     int64_t n_prompt;    /* tokens that its request reads */
@@ -18,6 +19,7 @@ struct serve_slot {
     size_t key_len;
     struct serve_owner owner;                /* who brought that prompt */
     bool visited, parked, no_reuse, refuses; /* how its request began */
+    bool given_up; /* its cells are gone, and the server does not know */
     struct serve_keep_rule keep_rule;
     /* What the decoding thread said last. */
     int32_t n_tokens;

@@ -357,10 +357,10 @@ static int32_t longest(const struct serve_watched *w)
     return best;
 }
 
-bool serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
+void serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
 {
     if (w->most == 0)
-        return true;
+        return;
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         const int32_t n = serve_batch_rows_of(b, seq).n, n_held = w->sequences.of[seq].n;
         const int32_t n_unknown = n_held == 0 ? w->slot_cache[seq].n_unknown : 0;
@@ -370,12 +370,16 @@ bool serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
         if (n > 0 && w->sequences.of[seq].n + n >= w->most && may(w, seq))
             (void)make(w, seq, n, w->most);
     }
-    if (n_free(w) >= b->n)
-        return true;
-    if (w->n_purges++ < serve_watched_n_idle(w, b))
-        return false;
+}
+
+bool serve_stretch_lacks(const struct serve_watched *w, const struct serve_batch *b)
+{
+    return w->most > 0 && n_free(w) < b->n;
+}
+
+void serve_stretch_longest(struct serve_watched *w)
+{
     const int32_t seq = longest(w);
     if (seq >= 0)
         (void)make(w, seq, 0, w->sequences.of[seq].n);
-    return true;
 }

@@ -412,14 +412,6 @@ static bool holds(const struct serve_watched *w, int32_t seq)
     return w->sequences.of[seq].n + w->slot_cache[seq].n_unknown > 0;
 }
 
-int32_t serve_watched_n_idle(const struct serve_watched *w, const struct serve_batch *b)
-{
-    int32_t n = 0;
-    for (int32_t seq = 0; seq < w->n_slots; seq++)
-        n += holds(w, seq) && serve_batch_rows_of(b, seq).n == 0 && !serve_slots_is_claimed(seq);
-    return n;
-}
-
 /* Whether what a slot's rule needs is wanted now. What a slot without a request holds by the server's own rule may be gone on with; what
  * it holds by another one would be read again. */
 static bool asks(const struct serve_watched *w, int32_t seq)

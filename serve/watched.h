@@ -24,7 +24,7 @@ struct serve_slot_cache {
     bool compressed;
     struct serve_keep_rule by;
     int64_t entries;   /* in all heads */
-    int32_t n_fixed;    /* first tokens that it had when it was compressed last */
+    int32_t n_fixed;   /* first tokens that it had when it was compressed last */
     int32_t at_prompt; /* the first token of the last prompt that it read */
     bool restored;     /* its first tokens were restored from a file, so nothing was recorded for them */
     bool unnoted;      /* the records of tokens that it read were dropped, because no rule needs them */
@@ -66,27 +66,27 @@ struct serve_borders {
 struct serve_watched {
     struct llama_context *ctx; /* NULL: none yet */
     wnw_bridge *cache;
-    bool feeds; /* samples of prompts can be fed again (serve/sample.h) */
+    bool feeds;     /* samples of prompts can be fed again (serve/sample.h) */
     bool unmatched; /* rows and sequences are not matched: the backend decides by itself */
     int32_t n_slots, row_entries;
     int32_t joined[SERVE_MAX_JOINS]; /* 1 + the list of documents whose sequence is there, 0 = none */
-    int32_t most; /* tokens that a slot holds before room is made in it; 0: none is made (stretch.h) */
+    int32_t most;  /* tokens that a slot holds before room is made in it; 0: none is made (stretch.h) */
     bool no_flash; /* flash attention was turned off (-fa off) */
     int32_t type_k, type_v; /* ggml's types of keys and values, as the context was asked for */
     struct serve_sequences sequences;
     struct serve_slot_cache slot_cache[SERVE_MAX_SLOTS + SERVE_MAX_DOCUMENTS + SERVE_MAX_JOINS];
     struct serve_rule rule[SERVE_MAX_SLOTS];
     struct serve_keep_rule least; /* the server's own rule, of the shortest prompts */
-    uint32_t observed;       /* WNW_NEED_ flags of what is observed */
-    wnw_policy *fallback;    /* SERVE_FALLBACK */
+    uint32_t observed;            /* WNW_NEED_ flags of what is observed */
+    wnw_policy *fallback;         /* SERVE_FALLBACK */
     struct serve_batches batches;
-    const struct serve_batch *running;          /* while the graph of a batch runs */
-    int32_t at;                                 /* its next row */
-    bool feeding;                               /* and it is a sample */
+    const struct serve_batch *running; /* while the graph of a batch runs */
+    int32_t at;                        /* its next row */
+    bool feeding;                      /* and it is a sample */
     struct serve_seen {
-        int32_t *cells, n, own; /* [n] all that it sees, with its own */
-    } * seen;                   /* set where somebody asks what the first row of a batch sees */
-    int32_t n_before[SERVE_MAX_SLOTS];          /* tokens of the slots before it */
+        int32_t *cells, n, own;        /* [n] all that it sees, with its own */
+    } * seen;                          /* set where somebody asks what the first row of a batch sees */
+    int32_t n_before[SERVE_MAX_SLOTS]; /* tokens of the slots before it */
     wnw_bridge_sample *sample[SERVE_MAX_SLOTS]; /* of the prompt that is being read; NULL: none was fed */
     struct serve_slot_read reading;             /* from a file, between the server's two calls for it */
     struct serve_break breaks[SERVE_MAX_SLOTS];
@@ -103,9 +103,9 @@ struct serve_watched {
         n_compared; /* tokens that the slot compared last has in common with its request, until that was asked */
     const void *compared; /* tokens that the server compared last, until it is known whose they are */
     int32_t goes_back_seq, goes_back_to; /* the border to which the server was told to go back, 0: none */
-    bool dead_cells_unknown;   /* cells of a state from a file are dead, and nobody has learnt which */
-    int32_t n_purges;          /* times that room was asked for, since some was made */
-    bool *marked;              /* [n_cells] scratch */
+    bool copied[SERVE_MAX_SLOTS];        /* what the slot holds is another slot's, for a further answer */
+    bool dead_cells_unknown; /* cells of a state from a file are dead, and nobody has learnt which */
+    bool *marked;            /* [n_cells] scratch */
     char last_fallback_reason[SERVE_TEXT]; /* why the fallback was taken last */
     char cannot[SERVE_RECIPE]; /* a recipe that this model's layers do not go with; "" = none yet */
 };
@@ -130,9 +130,6 @@ bool serve_watched_whole_layer(const struct serve_watched *w, int32_t i, wnw_bri
 bool serve_watched_shares_caches(const struct serve_watched *w);
 /* Counts the entries of a sequence. */
 void serve_watched_count(struct serve_watched *w, int32_t seq);
-/* Slots without a request, and without a row in a batch, that hold something. The server clears one of them for each batch that has no
- * room, and what it held may be parked. */
-int32_t serve_watched_n_idle(const struct serve_watched *w, const struct serve_batch *b);
 /* Tells what a slot or a document holds, and how much there is of all. */
 void serve_watched_report(struct serve_watched *w, int32_t seq);
 void serve_watched_tell(struct serve_watched *w, bool compressed_one, bool failed_one);

@@ -91,6 +91,39 @@ for options, more in ((("--policy", "keydiff", "--budget", "100", "--kv-bytes", 
         erase(s)
         check(f"{options} {more}: nothing is left", until(lambda: kv(s)["bytes"] == 0), kv(s))
 
+# Documents, lists of them and several answers among other requests: whose slot was claimed and has not begun, keeps what it begins with.
+documents = []
+for i, n in enumerate((150, 170, 90, 200)):
+    with open(f"{folder.name}/d{i}", "w") as f:
+        f.write(words(n, i + 1))
+    documents += ["--document", f"d{i}={folder.name}/d{i}"]
+
+
+def crowd_of_documents(s, seed, lists, n=30):
+    r, seen = random.Random(seed), []
+    for _ in range(n):
+        x = r.random()
+        if x < lists:
+            winnow = {"documents": r.sample(["d0", "d1", "d2", "d3"], r.randint(2, 3)), "reread": r.choice([0, 0.05, 0.3])}
+        else:
+            winnow = {"document": "d0"}
+        if x < 0.7:
+            path, body = "/v1/chat/completions", {"messages": [{"role": "user", "content": f"who {r.randrange(5)}"}], "max_tokens": r.choice([2, 30]), "n": r.choice([1, 2]) if lists else 1, "winnow": winnow}
+        else:
+            path, body = "/completion", {"prompt": ids(r.choice([40, 150, 300]), r.randrange(12)), "n_predict": r.choice([2, 40])}
+        seen.append(s.ask(path, {**body, "ignore_eos": True}).status)
+    return seen
+
+
+for options, lists in ((("--policy", "full", "--kv-bytes", "3M"), 0), (("--policy", "keydiff", "--budget", "100", "--kv-bytes", "2200K"), 0.6)):
+    with serve(*options, "--context", "3000", "--park", "8M", *documents) as s:
+        check("documents are read", until(lambda: all(d["ready"] for d in kv(s)["documents"])))
+        most = Most(s)
+        seen = sum(at_once(*[lambda i=i: crowd_of_documents(s, i, lists) for i in range(6)]), [])
+        cap = kv(s)["cap"]
+        check(f"{options} with documents: the cap holds", most.end() <= cap, most.bytes, cap)
+        check(f"{options} with documents: some are answered, and nobody's request fails", 200 in seen and set(seen) <= {200, 400, 503}, seen)
+
 # What one request had observed is not charged to those that come later, nor is it observed for them.
 fox = "The quick brown fox jumps over the lazy dog. "
 for policy in ("snapkv", "h2o", "compactor", "expected_attention", "tova"):

@@ -360,10 +360,10 @@ static void test_a_visit_leaves_what_is_there(void **state)
     x = claimed(&a);
     serve_slots_release(&x);
     struct serve_keep_rule keep_rule;
-    (void)serve_slots_keep_rule(x.slot, &keep_rule);
+    (void)serve_slots_keep_rule(x.slot, false, &keep_rule);
     assert_int_equal(serve_slots_hold(x.slot, has_left, &a, &visit), SERVE_CLAIMED);
     assert_int_equal(visit.slot, x.slot);
-    assert_false(serve_slots_keep_rule(x.slot, &keep_rule));
+    assert_false(serve_slots_keep_rule(x.slot, false, &keep_rule));
     serve_slots_release(&visit);
     struct serve_claim y = claimed(&a); /* the same slot, which begins alike */
     assert_int_equal(y.slot, x.slot);
@@ -700,12 +700,12 @@ static void test_bounds(void **state)
     struct serve_ask a = ask_of("short");
     a.keep_rule = bound(SERVE_FORM_PROMPT, "{\"prompt\":\"x\"}", NULL, 100);
     const struct serve_claim x = claimed(&a);
-    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_true(serve_slots_keep_rule(0, false, &keep_rule));
     assert_false(keep_rule.needs & WNW_NEED_QUERY_STATS);
     serve_slots_release(&x);
-    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_true(serve_slots_keep_rule(0, false, &keep_rule));
     assert_int_equal(keep_rule.needs, config.keep_rule.needs);
-    assert_false(serve_slots_keep_rule(0, &keep_rule));
+    assert_false(serve_slots_keep_rule(0, false, &keep_rule));
     config = (struct serve_config){0};
 }
 
@@ -713,7 +713,7 @@ static void test_bounds(void **state)
 static void compressed(int32_t slot, int32_t n_tokens, int64_t entries)
 {
     struct serve_keep_rule keep_rule;
-    assert_true(serve_slots_keep_rule(slot, &keep_rule)); /* nobody has asked since it was claimed */
+    assert_true(serve_slots_keep_rule(slot, false, &keep_rule)); /* nobody has asked since it was claimed */
     serve_slots_report(
         slot, &(struct serve_content){.n_tokens = n_tokens, .entries = entries, .compressed_by = &keep_rule});
 }
@@ -874,6 +874,77 @@ static void test_the_cap_of_several_answers(void **state)
     serve_slots_release(&y);
 }
 
+/* What slots without a request hold is given up, the one that was unused for longest first. The server erases such a slot before it is used. */
+static void test_what_is_given_up(void **state)
+{
+    (void)state;
+    struct serve_park_about about;
+    bool parks = true;
+    open_slots(3, 0);
+    struct serve_ask a = ask_of("a prompt");
+    for (int32_t i = 2; i >= 0; i--) {
+        a.slot = i;
+        const struct serve_claim x = claimed(&a);
+        serve_slots_report(i, &(struct serve_content){.n_tokens = 20, .document_plus_1 = i == 1 ? 7 : 0});
+        if (i > 0)
+            serve_slots_release(&x);
+    } /* slot 0 stays claimed */
+    assert_int_equal(serve_slots_give_up(1 << 2, &about, &parks), 1);
+    assert_false(parks); /* nothing is parked here */
+    assert_int_equal(serve_slots_give_up(0, &about, &parks), 2);
+    assert_int_equal(serve_slots_give_up(0, &about, &parks), -1);
+    a.slot = 1;
+    a.document_plus_1 = 7; /* the slot had it */
+    struct serve_claim x = claimed(&a);
+    assert_int_equal(x.erase, 1 << 1);
+    assert_true(x.must_restore);
+    serve_slots_release(&x);
+    a.document_plus_1 = 0;
+    x = claimed(&a);
+    assert_int_equal(x.erase, 0);
+    serve_slots_release(&x);
+    struct serve_claim visit;
+    assert_int_equal(serve_slots_hold(2, has_left, &a, &visit), SERVE_CLAIMED);
+    assert_int_equal(visit.erase, 1 << 2);
+    serve_slots_release(&visit);
+}
+
+/* The server puts further answers into any free slots. Those of other requests that have not begun are among them, unless these wait. */
+static void test_several_answers_begin_alone(void **state)
+{
+    (void)state;
+    struct serve_keep_rule keep_rule;
+    struct waiting waits;
+    open_slots(4, 5000);
+    serve_slots_open(4, &(struct serve_room){.row_bytes = 100, .row_entries = 10}, true);
+    struct serve_ask a = ask_of("x");
+    a.n_prompt = 5;
+    a.slot = 3;
+    struct serve_claim one = claimed(&a);
+    serve_slots_report(3, &(struct serve_content){.n_tokens = 5, .entries = 50});
+    begin_waiting(&waits, -1, 2);
+    /* Rows of a further answer that the server has put there: the request has not begun. */
+    assert_false(serve_slots_keep_rule(3, true, &keep_rule));
+    assert_false(atomic_load(&waits.done));
+    assert_true(serve_slots_keep_rule(3, false, &keep_rule));
+    end_waiting(&waits, 3);
+    serve_slots_release(&one);
+    a.slot = 0;
+    a.n_slots = 2;
+    struct serve_claim two = claimed(&a);
+    assert_int_equal(two.slots, 3);
+    assert_int_equal(two.erase, 0);
+    begin_waiting(&waits, 2, 1);
+    assert_false(atomic_load(&waits.done));
+    assert_true(serve_slots_keep_rule(0, false, &keep_rule));
+    end_waiting(&waits, 4);
+    serve_slots_release(&two);
+    serve_slots_report(1, &(struct serve_content){.n_tokens = 5, .entries = 50});
+    two = claimed(&a);
+    assert_int_equal(two.erase, 2); /* it would be there while the prompt is read */
+    serve_slots_release(&two);
+}
+
 static void test_policies_of_requests_that_nobody_claimed(void **state)
 {
     (void)state;
@@ -882,25 +953,25 @@ static void test_policies_of_requests_that_nobody_claimed(void **state)
     struct serve_ask a = ask_of("x");
     set_recipe(&a.keep_rule, "knorm");
     struct serve_claim x = claimed(&a);
-    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_true(serve_slots_keep_rule(0, false, &keep_rule));
     assert_string_equal(keep_rule.recipe, "knorm");
-    assert_false(serve_slots_keep_rule(0, &keep_rule));
+    assert_false(serve_slots_keep_rule(0, false, &keep_rule));
     serve_slots_release(&x);
-    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_true(serve_slots_keep_rule(0, false, &keep_rule));
     assert_string_equal(keep_rule.recipe, "keydiff");
-    assert_false(serve_slots_keep_rule(0, &keep_rule));
+    assert_false(serve_slots_keep_rule(0, false, &keep_rule));
     /* A header that was protected is so for its request alone. */
     set_recipe(&a.keep_rule, "keydiff");
     a.keep_rule.n_protected = 30;
     x = claimed(&a);
-    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_true(serve_slots_keep_rule(0, false, &keep_rule));
     assert_int_equal(keep_rule.n_protected, 30);
     serve_slots_release(&x);
-    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_true(serve_slots_keep_rule(0, false, &keep_rule));
     assert_int_equal(keep_rule.n_protected, 0);
     /* What holds before any request is printed, too. */
     open_slots(1, 0);
-    assert_true(serve_slots_keep_rule(0, &keep_rule));
+    assert_true(serve_slots_keep_rule(0, false, &keep_rule));
     assert_string_equal(keep_rule.recipe, "keydiff");
 }
 
@@ -924,16 +995,16 @@ static void test_a_recipe_is_parsed_once(void **state)
         r.ask.n_prompt = r.ask.n_predict = 1;
         struct serve_claim x = claimed(&r.ask);
         serve_request_free(&r);
-        assert_true(serve_slots_keep_rule(x.slot, &keep_rule));
+        assert_true(serve_slots_keep_rule(x.slot, false, &keep_rule));
         for (int step = 0; step < 5; step++) {
-            assert_false(serve_slots_keep_rule(x.slot, &keep_rule));
+            assert_false(serve_slots_keep_rule(x.slot, false, &keep_rule));
             serve_slots_report(x.slot, &(struct serve_content){.n_tokens = 50, .compressed_by = &keep_rule});
         }
         serve_slots_release(&x);
         free(serve_slots_json(NULL));
     }
     for (int32_t slot = 0; slot < 2; slot++)
-        serve_slots_keep_rule(slot, &keep_rule); /* back to the server's own */
+        serve_slots_keep_rule(slot, false, &keep_rule); /* back to the server's own */
     assert_int_equal(n_parsed, 3);
 }
 
@@ -1406,6 +1477,8 @@ int main(void)
         cmocka_unit_test(test_the_cap_with_windows),
         cmocka_unit_test(test_the_cap_with_lists_of_documents),
         cmocka_unit_test(test_the_cap_with_what_is_left),
+        cmocka_unit_test(test_what_is_given_up),
+        cmocka_unit_test(test_several_answers_begin_alone),
         cmocka_unit_test(test_a_recipe_is_parsed_once),
         cmocka_unit_test(test_policies_of_requests_that_nobody_claimed),
         cmocka_unit_test(test_documents_that_are_none),
