@@ -52,14 +52,6 @@ static bool is_warmup(const struct serve_watched *w, int32_t seq, const struct s
     return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < WNW_BRIDGE_LEAST_NEW;
 }
 
-/* Has slots without a request give up what they hold, as far as the cap asks for it. */
-static void make_way(struct serve_watched *w, const struct serve_batch *b)
-{
-    bool fits = serve_join_make_way(w, b->n);
-    while (!fits && serve_give_up_slot(w, b))
-        fits = serve_watched_bytes_with(w, b->n) <= serve_settings()->cap;
-}
-
 void serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
 {
     struct serve_keep_rule keep_rule;
@@ -71,7 +63,8 @@ void serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
         w->slot_cache[seq].unnoted = w->slot_cache[seq].unnoted && w->sequences.of[seq].n > 0;
     }
     serve_watched_observe(w);
-    make_way(w, b);
+    while (!serve_join_make_way(w, b->n) && serve_give_up_slot(w, b))
+        continue;
     serve_stretch_make(w, b);
     while (serve_stretch_lacks(w, b) && serve_give_up_slot(w, b))
         continue;

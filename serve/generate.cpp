@@ -26,8 +26,7 @@ void clear_part(const server_http_req &req, int32_t slot)
 {
     static const std::function<bool()> stays = [] { return is_ending(); };
     if (serve_slots_is_reading(slot))
-        act_on_slot(server_http_req{{}, req.headers, "", "", "", {}, stays}, slot, "erase",
-                    c_text(strdup("{}")));
+        erase_slot(server_http_req{{}, req.headers, "", "", "", {}, stays}, slot);
 }
 
 // A reply of the server's from a slot that is given back last; null: it has none.
@@ -286,7 +285,7 @@ void make_way(const server_http_req &req, int32_t slot)
     for (int32_t i = 0; i < serve_slots_n() && serve_slots_claim_in_way(slot, &claim); i++) {
         claimed_slot idle(claim);
         park_lost(req, idle.claim);
-        act_on_slot(req, idle.claim.slot, "erase", c_text(strdup("{}")));
+        erase_slot(req, idle.claim.slot);
         serve_slots_forget_prompt(idle.claim.slot);
     }
 }

@@ -82,11 +82,16 @@ bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c
     return res && res->status == 200;
 }
 
+void erase_slot(const server_http_req &req, int32_t slot)
+{
+    act_on_slot(req, slot, "erase", c_text(strdup("{}")));
+}
+
 void erase_first(const server_http_req &req, const serve_claim &claim)
 {
     for (int32_t i = 0; i < serve_slots_n(); i++)
         if (claim.erase >> i & 1)
-            act_on_slot(req, i, "erase", c_text(strdup("{}")));
+            erase_slot(req, i);
 }
 
 } // namespace serve

@@ -83,6 +83,8 @@ tokens tokens_of(const server_http_req &req, const char *text);
 int32_t common_prefix(const tokens &a, const tokens &b);
 // Saves, restores or erases a slot that the caller holds. False: the server refuses.
 bool act_on_slot(const server_http_req &req, int32_t slot, const char *action, c_text body);
+// Erases a slot that the caller holds.
+void erase_slot(const server_http_req &req, int32_t slot);
 // Erases the slots of a claim of which it says so.
 void erase_first(const server_http_req &req, const serve_claim &claim);
 

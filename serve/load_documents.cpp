@@ -175,7 +175,7 @@ bool load_document(const server_http_req &req, int32_t d)
     erase_first(req, claim);
     serve_document_file(d, file);
     const bool put = act_on_slot(req, claim.slot, "restore", c_text(serve_body_file(file)));
-    act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));
+    erase_slot(req, claim.slot);
     serve_slots_release(&claim);
     return put || fail(d, "the server could not load it; its log says why");
 }
@@ -191,7 +191,7 @@ bool read_document(const server_http_req &req, int32_t d)
     erase_first(req, claim);
     const std::string said = ask(own().completion, req, c_text(serve_body_read_tokens(ids, n, claim.slot)));
     const bool kept = !said.empty() && serve_document_wait(d, is_stopping, nullptr);
-    act_on_slot(req, claim.slot, "erase", c_text(strdup("{}")));
+    erase_slot(req, claim.slot);
     serve_slots_release(&claim);
     return kept || fail(d, "the server could not read it; its log says why");
 }
