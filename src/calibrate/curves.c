@@ -274,13 +274,11 @@ static bool new_sums(struct sums *s, int32_t n_row)
 
 static int work(struct work *w)
 {
-    int64_t total = 0;
     WNW_TRY(prepare(w));
     if (!new_sums(&w->all, w->n_row) || !new_sums(&w->half[0], w->n_row) || !new_sums(&w->half[1], w->n_row))
         return wnw__fail(WNW_E_NOMEM, "no memory for budget curves");
-    for (int32_t i = 0; i < w->samples.n_text; i++)
-        total += (int64_t)w->samples.n_piece[i] * (w->samples.length + w->n_question * w->n_generate);
-    WNW_TRY(wnw__calibrate_begin(w->c, total));
+    const int64_t length = w->samples.length + w->n_question * w->n_generate;
+    WNW_TRY(wnw__calibrate_begin(w->c, wnw__samples_n(&w->samples) * length));
     WNW_TRY(wnw__calibrate_output(w->c, "dump", &w->dump));
     wnw__calibrate_print(w->dump, "text,sample,ratio,layer,head,keep\n");
     WNW_TRY(run_samples(w));

@@ -321,10 +321,7 @@ static int judge(struct wnw__gates *g)
 
 int wnw__gates_run(struct wnw__gates *g)
 {
-    int64_t total = 0;
-    for (int32_t i = 0; i < g->samples.n_text; i++)
-        total += (int64_t)g->samples.n_piece[i] * g->samples.length;
-    WNW_TRY(wnw__calibrate_begin(g->c, total));
+    WNW_TRY(wnw__calibrate_begin(g->c, (int64_t)wnw__samples_n(&g->samples) * g->samples.length));
     WNW_TRY(learn(g));
     return judge(g);
 }

@@ -304,13 +304,10 @@ static int prepare(struct work *w)
         return wnw__fail(WNW_E_NOMEM, "no memory for the gradients of %d layers", (int)n_layer);
     w->sum[0] = w->square + n_layer;
     w->sum[1] = w->sum[0] + n_layer;
-    int64_t n_piece = 0;
-    for (int32_t i = 0; i < n_text; i++)
-        n_piece += w->samples.n_piece[i];
     WNW_TRY(wnw__calibrate_set(w->c, "pieces", json_integer(n)));
     WNW_TRY(wnw__calibrate_set(w->c, "length", json_integer(w->length)));
     WNW_TRY(wnw__calibrate_set(w->c, "draws", json_integer(w->draws)));
-    return wnw__calibrate_begin(w->c, n_piece * w->length);
+    return wnw__calibrate_begin(w->c, (int64_t)wnw__samples_n(&w->samples) * w->length);
 }
 
 static int work(struct work *w)

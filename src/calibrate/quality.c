@@ -385,9 +385,7 @@ static int prepare(struct work *w)
         return wnw__fail(WNW_E_ARG, "next is %d and length %d; a passage of the piece is read once more",
                          (int)w->next, (int)w->length);
     WNW_TRY(wnw__samples_cut(&w->samples, w->c, w->length, w->next, (n + n_text - 1) / n_text));
-    int32_t n_piece = 0;
-    for (int32_t i = 0; i < n_text; i++)
-        n_piece += w->samples.n_piece[i];
+    const int32_t n_piece = wnw__samples_n(&w->samples);
     if (n_piece < LEAST)
         return wnw__fail(
             WNW_E_RANGE,

@@ -85,6 +85,14 @@ void wnw__samples_free(struct wnw__samples *s)
     *s = (struct wnw__samples){0};
 }
 
+int32_t wnw__samples_n(const struct wnw__samples *s)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_text; i++)
+        n += s->n_piece[i];
+    return n;
+}
+
 const int32_t *wnw__samples_piece(const struct wnw__samples *s, int32_t i_text, int32_t i)
 {
     return s->tokens[i_text] + (int64_t)i * s->length;

@@ -22,6 +22,8 @@ struct wnw__samples {
 int wnw__samples_cut(struct wnw__samples *s, const wnw_calibration *c, int32_t length, int32_t n_after,
                      int32_t n_most);
 void wnw__samples_free(struct wnw__samples *s);
+/* Pieces of all texts. */
+int32_t wnw__samples_n(const struct wnw__samples *s);
 /* The first token of piece i of a text; length tokens and those after follow it. Borrowed. */
 const int32_t *wnw__samples_piece(const struct wnw__samples *s, int32_t i_text, int32_t i);
 

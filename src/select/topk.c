@@ -5,6 +5,7 @@
  * later one (CompilerKV, arXiv 2602.08686). Cost O(n).
  */
 #include "base/topk.h"
+#include "method/protected.h"
 #include "policy/part.h"
 
 enum ties { TIES_EARLY, TIES_LATE };
@@ -18,18 +19,12 @@ static int32_t select_entries(const void *opts, const wnw_select_problem *p, int
     const struct opts *o = opts;
     (void)scratch;
     const int32_t first = p->prot.n_first, last = p->prot.n_last;
-    int32_t m = 0;
-    while (m < first) {
-        keep[m] = m;
-        m++;
-    }
+    int32_t m = wnw__keep_first(p, keep);
     const float *score = p->score + first;
     const int32_t n = p->n - first - last, k = p->n_keep - first - last;
     m += o->ties == TIES_LATE ? wnw__topk_late(score, n, k, first, keep + m)
                               : wnw__topk(score, n, k, first, keep + m);
-    for (int32_t i = p->n - last; i < p->n; i++)
-        keep[m++] = i;
-    return m;
+    return wnw__keep_last(p, keep, m);
 }
 
 static const char *const ties[] = {"early", "late", NULL};

@@ -8,6 +8,7 @@
  * chunk as if it were alone; here a scorer sees the whole prompt. Cost O(n).
  */
 #include "base/topk.h"
+#include "method/protected.h"
 #include "policy/part.h"
 
 struct opts {
@@ -19,20 +20,14 @@ static int32_t select_entries(const void *opts, const wnw_select_problem *p, int
     const struct opts *o = opts;
     const int32_t first = p->prot.n_first, last = p->prot.n_last;
     const int64_t n = p->n - first - last, k = p->n_keep - first - last;
-    int32_t m = 0;
     (void)scratch;
-    while (m < first) {
-        keep[m] = m;
-        m++;
-    }
+    int32_t m = wnw__keep_first(p, keep);
     for (int64_t a = 0; a < n; a += o->chunk) {
         const int64_t b = n - a < o->chunk ? n : a + o->chunk;
         m += wnw__topk(p->score + first + a, (int32_t)(b - a), (int32_t)(k * b / n - k * a / n),
                        first + (int32_t)a, keep + m);
     }
-    for (int32_t i = p->n - last; i < p->n; i++)
-        keep[m++] = i;
-    return m;
+    return wnw__keep_last(p, keep, m);
 }
 
 static const wnw_option options[] = {{.name = "chunk",

@@ -18,6 +18,7 @@
 #include "base/clamp.h"
 #include "base/topk.h"
 #include "method/count.h"
+#include "method/protected.h"
 #include "policy/part.h"
 
 #include <string.h>
@@ -125,22 +126,16 @@ static int32_t select_fill(const struct opts *o, const wnw_select_problem *p, in
     const int32_t first = p->prot.n_first, last = p->prot.n_last, c = o->chunk;
     const int32_t n = p->n - first - last, left = p->n_keep - first - last;
     float *mean = sum + p->n;
-    int32_t m = 0;
     sum_heads(p, 0, p->n, 0, sum);
     const int32_t n_chunk = chunk_means(sum + first, n, c, mean);
     int32_t k = left / c;
     while (k < n_chunk && size_of_best(mean, n_chunk, k + 1, n, c) <= left)
         k++;
     const int32_t n_more = left - (k > 0 ? size_of_best(mean, n_chunk, k, n, c) : 0);
-    while (m < first) {
-        keep[m] = m;
-        m++;
-    }
+    int32_t m = wnw__keep_first(p, keep);
     const struct chunks chunks = {sum + first, n, c, mean, n_chunk, first};
     m += take_chunks(&chunks, k, n_more, keep + m);
-    for (int32_t i = p->n - last; i < p->n; i++)
-        keep[m++] = i;
-    return m;
+    return wnw__keep_last(p, keep, m);
 }
 
 static int32_t select_drop(const struct opts *o, const wnw_select_problem *p, int32_t *keep, float *sum)

@@ -17,6 +17,7 @@
  */
 #include "base/strings.h"
 #include "base/topk.h"
+#include "method/protected.h"
 #include "method/rank.h"
 #include "policy/part.h"
 
@@ -137,20 +138,16 @@ static int32_t select_entries(const void *opts, const wnw_select_problem *p, int
         /* Negative, since the lowest place is the best. */
         rank[i] = -(float)((double)rank[i] + (falls ? o->by * n : 0));
     }
-    int32_t m = 0;
-    for (; m < first; m++)
-        keep[m] = m;
+    int32_t m = wnw__keep_first(p, keep);
     m += wnw__topk(rank, n, p->n_keep - first - p->prot.n_last, first, keep + m);
-    for (int32_t i = first + n; i < p->n; i++)
-        keep[m++] = i;
-    return m;
+    return wnw__keep_last(p, keep, m);
 }
 
 static const char *const what[] = {"both", "punctuation", "blank", NULL};
 
 static const wnw_option options[] = {
     {.name = "by",
-     .help = "places that a repeated mark loses, as a share of the ranking; 1 = behind all others",
+     .help = "how many places a repeated mark loses, as a share of all places; 1 = it comes last",
      .type = WNW_OPT_REAL,
      .offset = offsetof(struct opts, by),
      .def = 1,

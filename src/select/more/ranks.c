@@ -13,6 +13,7 @@
  * scores. The first compression is plain top-k. Cost O(n log n).
  */
 #include "base/topk.h"
+#include "method/protected.h"
 #include "method/rank.h"
 #include "policy/part.h"
 
@@ -49,13 +50,9 @@ static int32_t select_entries(const void *opts, const wnw_select_problem *p, int
         /* The lowest mean is the best, and the promised ones are ahead of all. */
         order[i] = wnw__cut_take(&safe, score[i]) ? 1.0f : -note[i];
     }
-    int32_t m = 0;
-    for (; m < first; m++)
-        keep[m] = m;
+    int32_t m = wnw__keep_first(p, keep);
     m += wnw__topk(order, n, p->n_keep - first - p->prot.n_last, first, keep + m);
-    for (int32_t i = first + n; i < p->n; i++)
-        keep[m++] = i;
-    return m;
+    return wnw__keep_last(p, keep, m);
 }
 
 static const wnw_option options[] = {
