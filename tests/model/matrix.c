@@ -38,6 +38,7 @@ struct choice {
 struct fixture {
     wnw_model *model;
     wnw_model_info info;
+    wnw_engine *engine; /* that sessions share; NULL: each has its own */
     wnw_profile *profile;
     int32_t *tokens; /* [N_PROMPT + N_DECODE] */
     const char *names[N_KINDS][MAX_VALUES];
@@ -106,8 +107,9 @@ static void check_size(struct fixture *fx, wnw_session *s, const char *recipe, c
 static wnw_session *read_prompt(const struct fixture *fx, const char *recipe, const wnw_policy *policy,
                                 wnw_kv_type type)
 {
-    wnw_session *s =
-        test_session_new(fx->model, &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1});
+    wnw_session *s = test_session_new(
+        fx->model,
+        &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1, .engine = fx->engine});
     const int32_t *const task = fx->tokens + 5; /* an expected question */
     const wnw_run run = {WNW_INIT(wnw_run), .profile = fx->profile,
                          .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = &task,
@@ -287,6 +289,7 @@ static void close_fixture(struct fixture *fx)
 {
     free(fx->tokens);
     wnw_profile_free(fx->profile);
+    wnw_engine_free(fx->engine);
     wnw_model_free(fx->model);
 }
 
@@ -416,6 +419,9 @@ static void every_recipe(void **state)
         skip();
     open_fixture(&fx, "llama", 5);
     fx.n_decode = 2; /* one that reads what was kept, and one after a token that was added to it */
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params),
+                                      .n_ubatch = wnw_session_default_params().n_ubatch, .n_threads = 1};
+    assert_ok(wnw_engine_new(&fx.engine, fx.model, &params));
     struct reading *all = list_readings(&fx, &n_all, &n);
     check_list(&fx);
     for (int i = 0; i < n; i++) {
