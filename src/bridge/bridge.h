@@ -77,6 +77,7 @@ struct wnw__bridge_last {
 struct wnw__bridge_tracks; /* sequence/track.h */
 struct wnw__proj;          /* observe/projnorm.h */
 struct wnw__team;          /* forward/team.h */
+struct wnw__bridge_backend;
 
 /* An attention of the current graph over a layer that policies act on. */
 struct wnw__bridge_site {
@@ -115,10 +116,13 @@ struct wnw__bridge_watch {
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
     struct wnw__buffer gate_room;      /* scratch of gates on hidden states (sequence/gates.c) */
-    struct wnw__team *team;            /* threads for planning and dropping; NULL: there is one */
-    int32_t team_threads;              /* that the team was asked to have; 0: not yet */
-    char last_warning[256];            /* why the last sequence was left as it is; "": it was not */
-    int last_rc;                       /* the status that goes with it */
+    /* Called by the first thread of an attention that is about to run; NULL: no queries are kept. */
+    void (*on_attention)(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
+                         const struct wnw__cells_op *op);
+    struct wnw__team *team; /* threads for planning and dropping; NULL: there is one */
+    int32_t team_threads;   /* that the team was asked to have; 0: not yet */
+    char last_warning[256]; /* why the last sequence was left as it is; "": it was not */
+    int last_rc;            /* the status that goes with it */
 };
 
 /* ---- The backend ---- */

@@ -19,7 +19,10 @@ wnw_session *test_session_new(const wnw_model *m, const struct test_session *wan
         p.n_ubatch = want->n_ubatch;
     p.n_threads = want->n_threads ? want->n_threads : (cores < 2 ? cores : 2);
     wnw_session *s = NULL;
-    assert_ok(wnw_session_new(&s, m, &p));
+    if (want->engine)
+        assert_ok(wnw_session_new_on(&s, want->engine, &p));
+    else
+        assert_ok(wnw_session_new(&s, m, &p));
     assert_non_null(s);
     return s;
 }

@@ -14,6 +14,7 @@ struct test_session {
     int32_t n_threads; /* 0 = usable cores, at most 2 */
     int32_t kv_tail;
     bool kv_unrotated;
+    wnw_engine *engine; /* that it runs on; NULL = one of its own */
 };
 wnw_session *test_session_new(const wnw_model *m, const struct test_session *want);
 /* Has the session observe what plans of the policies need: wnw_session_begin with nothing else, so that rules, a profile

@@ -23,22 +23,27 @@ static bool has_products(void)
     return wnw__matmul_takes(&weight, 1, false);
 }
 
-/* Nodes of a context's last graph that were left out. */
-static int left_out(struct test_llama *t, bool unfused_from_now_on)
+/* Nodes of a context's last graph that became this. */
+static int count_steps(struct test_llama *t, int kind, bool unfused_from_now_on)
 {
     wnw_bridge *cache;
     int n = 0;
     assert_ok(wnw_bridge_find(&cache, llama_synchronize, t->ctx));
     struct wnw__bridge_products *p = &((struct wnw__bridge_backend *)(void *)cache)->products;
     for (int i = 0; i < p->n_step; i++)
-        n += p->steps[i].kind == WNW_BRIDGE_LEFT_OUT;
+        n += (int)p->steps[i].kind == kind;
     p->unfused = unfused_from_now_on;
     return n;
 }
 
-/* What is left out of the graph of a prompt, and of a token. */
+static int left_out(struct test_llama *t, bool unfused_from_now_on)
+{
+    return count_steps(t, WNW_BRIDGE_LEFT_OUT, unfused_from_now_on);
+}
+
+/* What is left out of the graph of a prompt, and of a token, and how many stores run with another one. */
 struct counts {
-    int prompt, token;
+    int prompt, token, joined;
 };
 
 enum how { ALONE, UNFUSED, FUSED };
@@ -60,6 +65,7 @@ static float *logits_of(const char *path, enum how how, int32_t *n_vocab, struct
     for (int32_t i = N_PROMPT + N_PIECE; i < N; i++)
         test_llama_decode(&t, 0, i, tokens + i, 1, logits + (int64_t)i * t.n_vocab);
     c->token = how != ALONE ? left_out(&t, how == UNFUSED) : 0;
+    c->joined = how != ALONE ? count_steps(&t, WNW_BRIDGE_JOINED, how == UNFUSED) : 0;
     *n_vocab = t.n_vocab;
     test_llama_close(&t);
     return logits;
@@ -77,7 +83,7 @@ static struct counts check_model(const char *path, const char *name)
     print_message(
         "%s: left out %d nodes of a prompt, %d of a token; fused to unfused %.2g, unfused to libllama %.2g\n",
         name, some.prompt, some.token, d, of_ggml);
-    assert_int_equal(none.prompt + none.token, 0);
+    assert_int_equal(none.prompt + none.token + none.joined, 0);
     /* Where both only add up in another order, by chance one is the larger. */
     assert_cmp(d, <=, test_nmse_most(of_ggml));
     free(alone);
@@ -127,6 +133,7 @@ static void test_our_families(void **state)
         assert_ok(wnw_model_get_info(m, &info));
         const int per_layer = models[i].swiglu ? 5 : 4;
         const struct counts c = check_named(models[i].name);
+        assert_int_equal(c.joined, info.n_layer);
         if (has_products()) {
             assert_int_equal(c.prompt, info.n_layer * per_layer);
             assert_int_equal(c.token, info.n_layer * (per_layer + 3));
@@ -141,6 +148,7 @@ static void test_real_model(void **state)
     char path[4096];
     test_model_path(path, sizeof path, "smollm2-135m.gguf");
     const struct counts c = check_model(path, "smollm2-135m");
+    assert_int_equal(c.joined, 30);
     if (has_products()) {
         assert_int_equal(c.prompt, 30 * 5);
         assert_int_equal(c.token, 30 * 8);

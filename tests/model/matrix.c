@@ -2,10 +2,11 @@
 /*
  * Parts in every company: scorers, head aggregations, layer budgets, head budgets, selectors, positions, content
  * rules and cache types on a tiny random model. Recipes that parse are sampled, always the same ones, until every
- * part and every pair that can occur together has: some 460 of 80,000. This sample is what runs under sanitizers.
- * With WNW_WHOLE_MATRIX in the environment all recipes run, which CI asks for in the release build alone. Each
- * recipe reads a prompt, compresses at two sizes and decodes; of all recipes, those that need the same to be observed
- * share a reading. Also every preset on a model with sliding windows.
+ * part and every pair that can occur together has: some 500 of 170,000. This sample is what runs under sanitizers.
+ * With WNW_TRIPLES in the environment every triple occurs, which CI asks for in the release build alone, and with
+ * WNW_WHOLE_MATRIX all recipes run. Plans of all scorers with all budgets and selectors are made in unit_properties.
+ * Each recipe reads a prompt, compresses at two sizes and decodes; of triples and of all recipes, those that need the
+ * same to be observed share a reading. Also every preset on a model with sliding windows.
  */
 #include "helpers.h"
 #include "profiles.h"
@@ -38,6 +39,7 @@ struct choice {
 struct fixture {
     wnw_model *model;
     wnw_model_info info;
+    wnw_engine *engine; /* that sessions share; NULL: each has its own */
     wnw_profile *profile;
     int32_t *tokens; /* [N_PROMPT + N_DECODE] */
     const char *names[N_KINDS][MAX_VALUES];
@@ -106,8 +108,9 @@ static void check_size(struct fixture *fx, wnw_session *s, const char *recipe, c
 static wnw_session *read_prompt(const struct fixture *fx, const char *recipe, const wnw_policy *policy,
                                 wnw_kv_type type)
 {
-    wnw_session *s =
-        test_session_new(fx->model, &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1});
+    wnw_session *s = test_session_new(
+        fx->model,
+        &(struct test_session){.kv_type = type, .n_ctx = 256, .n_threads = 1, .engine = fx->engine});
     const int32_t *const task = fx->tokens + 5; /* an expected question */
     const wnw_run run = {WNW_INIT(wnw_run), .profile = fx->profile,
                          .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .n_tasks = 1, .task_tokens = &task,
@@ -287,6 +290,7 @@ static void close_fixture(struct fixture *fx)
 {
     free(fx->tokens);
     wnw_profile_free(fx->profile);
+    wnw_engine_free(fx->engine);
     wnw_model_free(fx->model);
 }
 
@@ -375,9 +379,45 @@ static int by_needs(const void *a, const void *b)
     return needs ? needs : memcmp(&x->choice, &y->choice, sizeof x->choice);
 }
 
-/* Every recipe that parses: with every cache type where the aggregation is the scorer's own, else with one
- * cache type after the other. */
-static struct reading *list_readings(const struct fixture *fx, int *n_all, int *n)
+/* Three factors with their values occur in a recipe that was taken; a < b < c. */
+static bool triples[N_FACTORS][N_FACTORS][N_FACTORS][MAX_VALUES][MAX_VALUES][MAX_VALUES];
+
+/* Triples of the choice that did not occur so far; with `take` they have from now on. */
+static int new_triples(const struct choice *choice, bool take)
+{
+    const uint8_t *v = choice->value;
+    int n = 0;
+    for (int a = 0; a < N_FACTORS; a++)
+        for (int b = a + 1; b < N_FACTORS; b++)
+            for (int c = b + 1; c < N_FACTORS; c++) {
+                bool *seen = &triples[a][b][c][v[a]][v[b]][v[c]];
+                n += !*seen;
+                *seen = *seen || take;
+            }
+    return n;
+}
+
+/* Keeps in all[n] recipes with every triple that occurs there, those with many first. Returns their number. */
+static int keep_triples(struct reading *all, int n)
+{
+    static const int least[] = {28, 14, 7, 3, 1};
+    int n_kept = 0;
+    for (size_t k = 0; k < sizeof least / sizeof *least; k++)
+        for (int i = n_kept; i < n; i++)
+            if (new_triples(&all[i].choice, false) >= least[k]) {
+                const struct reading taken = all[i];
+                new_triples(&taken.choice, true);
+                all[i] = all[n_kept];
+                all[n_kept++] = taken;
+            }
+    for (int i = n_kept; i < n; i++)
+        assert_int_equal(new_triples(&all[i].choice, false), 0);
+    return n_kept;
+}
+
+/* Recipes that parse: with every cache type where the aggregation is the scorer's own, else with one
+ * cache type after the other. All of them, or enough that every triple occurs. */
+static struct reading *list_readings(const struct fixture *fx, bool whole, int *n_all, int *n)
 {
     const struct choice *all = list_choices(fx, n_all);
     struct reading *out = calloc((size_t)*n_all * N_KV_TYPES, sizeof *out);
@@ -395,6 +435,8 @@ static struct reading *list_readings(const struct fixture *fx, int *n_all, int *
         }
         wnw_policy_free(policy);
     }
+    if (!whole)
+        *n = keep_triples(out, *n);
     qsort(out, (size_t)*n, sizeof *out, by_needs);
     return out;
 }
@@ -406,17 +448,21 @@ static bool share_reading(const struct reading *a, const struct reading *b)
 }
 
 /* Minutes, hence only where it is asked for. */
-static void every_recipe(void **state)
+static void every_triple_or_recipe(void **state)
 {
     (void)state;
     struct fixture fx;
     wnw_session *read = NULL;
     int n_all, n;
-    if (!getenv("WNW_WHOLE_MATRIX"))
+    const bool whole = getenv("WNW_WHOLE_MATRIX");
+    if (!whole && !getenv("WNW_TRIPLES"))
         skip();
     open_fixture(&fx, "llama", 5);
     fx.n_decode = 2; /* one that reads what was kept, and one after a token that was added to it */
-    struct reading *all = list_readings(&fx, &n_all, &n);
+    const wnw_engine_params params = {WNW_INIT(wnw_engine_params),
+                                      .n_ubatch = wnw_session_default_params().n_ubatch, .n_threads = 1};
+    assert_ok(wnw_engine_new(&fx.engine, fx.model, &params));
+    struct reading *all = list_readings(&fx, whole, &n_all, &n);
     check_list(&fx);
     for (int i = 0; i < n; i++) {
         char recipe[MAX_RECIPE];
@@ -456,7 +502,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_parts),
-        cmocka_unit_test(every_recipe),
+        cmocka_unit_test(every_triple_or_recipe),
         cmocka_unit_test(presets_beside_sliding_windows),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -315,7 +315,9 @@ static bool compare_model(const char *name, const char *float32, const int32_t *
     c.libllama = reference_run(&as_it_is, c.tokens, n, n_ubatch, NULL);
     c.truth = reference_run(&exact, c.tokens, n, n_ubatch, &c.libllama);
     assert_int_equal(c.libllama.n_vocab, info.n_vocab);
-    bool ok = equal_bits(&c);
+    /* What ggml computes depends on no kernel of winnow's. */
+    const bool others = getenv("WNW_OTHER_KERNELS") || test_noise() > 0;
+    bool ok = others || equal_bits(&c);
     struct distances peer = distances_of(&c.truth, &c.libllama, n);
     print_peer(name, &c.libllama, &peer);
     ok = near_truth(&c, WNW_ATTN_F32, &peer) && ok;

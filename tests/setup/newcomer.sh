@@ -3,6 +3,7 @@
 # tests/newcomer, touch the files that CONTRIBUTING names and no others, build without a warning, and work.
 # The patches are also examples; where they no longer apply, they and CONTRIBUTING are brought up to date.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_reuse.sh"
 
 : "${WINNOW:?set WINNOW to the path of the command}"
 cached=$(dirname "$WINNOW")/CMakeCache.txt
@@ -21,7 +22,7 @@ export WINNOW_CACHE=$user_cache # ggml, and the tiny models, which are only read
 export GIT_CEILING_DIRECTORIES=$work # the copy is no part of a repository around it
 
 # An own build folder, as the command's was configured, but without optimisation. A file is compiled if it, or what it includes, has
-# changed; the object of any other is the one that the command was linked from (reuse, below).
+# changed; the object of any other is the one that the command was linked from (lib_reuse.sh).
 options=(-DCMAKE_BUILD_TYPE=None -DWNW_WERROR=ON -DCMAKE_C_COMPILER_LAUNCHER="$work/reuse" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/reuse")
 of_cache() { sed -n "s/^$1:[A-Z]*=//p" "$cached"; }
 for name in CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_EXE_LINKER_FLAGS CMAKE_PREFIX_PATH ggml_DIR llama_DIR WNW_KERNELS WNW_JINJA \
@@ -33,23 +34,7 @@ for name in CMAKE_C_FLAGS CMAKE_CXX_FLAGS; do
     options+=("-D$name=$(of_cache $name) -O0 -DNDEBUG")
 done
 
-# Files that objects of the command's build folder do not show: those that the patches touch, and those that changed since.
-(cd "$top" && find "${code[@]}" -type f -newer "$WINNOW" -printf '/%p\n') >"$work/changed"
-cat >"$work/reuse" <<SH
-#!/bin/bash
-# reuse COMPILER ARGS...: compiles, or takes the object that is there.
-args=("\$@")
-for ((i = 0; i < \$#; i++)); do
-    [ "\${args[i]}" != -o ] || out=\${args[i + 1]}
-done
-made=$(dirname "$WINNOW")\${PWD#"$work/build"}/\$out
-if [ -f "\$made" ] && [ -f "\$made.d" ] && ! grep -qFf "$work/changed" "\$made.d"; then
-    echo "\$made \$PWD/\$out" >>"$work/reused"
-    exec cp "\$made" "\$out"
-fi
-exec "\$@"
-SH
-chmod +x "$work/reuse"
+reuse_objects "$work/build"
 
 # listed PATCH: the files that CONTRIBUTING names for it, with the names that the patch gives its own.
 listed() {
@@ -61,7 +46,6 @@ touched() { sed -n 's,^+++ b/,,p' "tests/newcomer/$1" | sort; }
 # Objects that were taken and depend on what a later patch changes are compiled after all.
 forget_changed() {
     local made object
-    [ -f "$work/reused" ] || return 0
     while read -r made object; do
         ! grep -qFf "$work/changed" "$made.d" || rm -f "$object"
     done <"$work/reused"

@@ -3,6 +3,7 @@
 # Makes the source package and a wheel from it, installs that into empty environments, and tests it there: tests/python/, the lines of README.md
 # and docs/use/python.md, and the notebook in examples/.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib_reuse.sh"
 tools=$user_cache/wheel
 models=$user_cache/models
 tiny=$models/tiny/tiny-llama.gguf
@@ -34,9 +35,18 @@ environment() {
 
 cd "$top" || exit 1
 must 'the source package cannot be made' "$tools/venv/bin/python" -c 'import sys, scikit_build_core.build as b; b.build_sdist(sys.argv[1])' "$work/source"
-# Less optimised, which takes less time and computes the same.
+# Objects that the build folder has are not compiled again, unless the package lacks or changes what they are made of. What is compiled is less
+# optimised, which takes less time and computes the same.
+code=(app bench calibration cli eval include perturb python serve src)
+reuse_objects "$work/build"
+mkdir "$work/unpacked"
+must 'the source package cannot be unpacked' tar -xzf "$work"/source/winnow-*.tar.gz -C "$work/unpacked" --strip-components=1
+find "${code[@]}" -type f | while read -r file; do
+    cmp -s "$file" "$work/unpacked/$file" || echo "/$file"
+done >>"$work/changed"
 must 'the wheel cannot be made of it' "$tools/venv/bin/pip" wheel "$work"/source/winnow-*.tar.gz -q --no-deps --no-build-isolation --disable-pip-version-check \
-    -C build-dir="$work/build" -C cmake.define.CMAKE_C_FLAGS_RELEASE='-O1 -DNDEBUG' -C cmake.define.CMAKE_CXX_FLAGS_RELEASE='-O1 -DNDEBUG' -w "$work/raw"
+    -C build-dir="$work/build" -C cmake.define.CMAKE_C_COMPILER_LAUNCHER="$work/reuse" -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER="$work/reuse" \
+    -C cmake.define.CMAKE_C_FLAGS_RELEASE='-O1 -DNDEBUG' -C cmake.define.CMAKE_CXX_FLAGS_RELEASE='-O1 -DNDEBUG' -w "$work/raw"
 must 'the wheel lacks its libraries' "$tools/venv/bin/python" "$top/scripts/wheel.py" "$work"/raw/winnow-*.whl "$work/dist"
 version=$(sed -n 's/^project(winnow VERSION \([0-9.]*\).*/\1/p' "$top/CMakeLists.txt")
 wheel=$(ls "$work"/dist/*.whl)

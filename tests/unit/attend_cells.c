@@ -142,12 +142,42 @@ static void release(struct made *m)
 
 /* ---- The reference ---- */
 
-static void stored(const struct shape *s, const uint8_t *row, int32_t d, float *x)
+/* Every entry's key and value in float32. */
+struct entries {
+    float *k, *v; /* [n_rows][d_k], [n_rows][d_v] */
+};
+
+static void unpack(const struct shape *s, const uint8_t *row, int32_t d, float *x)
 {
     if (s->type == GGML_TYPE_F32)
         memcpy(x, row, (size_t)d * sizeof *x);
     else
         ggml_get_type_traits(s->type)->to_float(row, x, d);
+}
+
+static struct entries unpack_entries(const struct made *m, const struct shape *s)
+{
+    const struct wnw__kv_layer *l = &m->cache.layers[0];
+    struct entries e = {.k = calloc((size_t)l->n_rows * (size_t)s->d_k, sizeof *e.k),
+                        .v = calloc((size_t)l->n_rows * (size_t)s->d_v, sizeof *e.v)};
+    assert_non_null(e.k);
+    assert_non_null(e.v);
+    for (int32_t ih = 0; ih < m->cache.n_head_kv; ih++)
+        for (int64_t i = l->off[ih]; i < l->off[ih] + l->len[ih]; i++) {
+            float *k = e.k + i * s->d_k, *v = e.v + i * s->d_v;
+            unpack(s, l->k + (size_t)i * m->cache.row_bytes, s->d_k, k);
+            if (s->v_in_keys)
+                memcpy(v, k, (size_t)s->d_v * sizeof *v);
+            else
+                unpack(s, l->v + (size_t)i * m->cache.v_row_bytes, s->d_v, v);
+        }
+    return e;
+}
+
+static void release_entries(struct entries *e)
+{
+    free(e->k);
+    free(e->v);
 }
 
 /* As the paper on ALiBi has it for powers of two, and ggml for other numbers of heads. */
@@ -160,43 +190,36 @@ static double slope(const struct shape *s, int32_t h)
                  : pow(2.0, -(double)s->max_bias / 2.0 * (2.0 * (h - n) + 1.0) / n);
 }
 
-/* The output of a query head of a row, and the probability p[entry] that it gives to every entry. */
-static void expect(const struct made *m, const struct shape *s, int32_t stream, int32_t row, int32_t h,
-                   double *out, double p[N_CELL])
+/* The output of a query head of a row where `out` is not NULL, and the probability p[entry] that it gives to every entry. */
+static void expect(const struct made *m, const struct shape *s, const struct entries *e, int32_t stream,
+                   int32_t row, int32_t h, double *out, double p[N_CELL])
 {
     const struct wnw__kv_layer *l = &m->cache.layers[0];
     const int32_t ih = stream * s->n_head_kv + h / (s->n_head / s->n_head_kv), at = stream * s->n_row + row;
     const float *q = m->q + ((int64_t)at * s->n_head + h) * s->d_k;
-    double sum = 0.0, top = s->sinks ? (double)m->sinks[h] : -1e30, score[N_CELL];
-    float x[MAX_D];
+    double sum, top = s->sinks ? (double)m->sinks[h] : -1e30, score[N_CELL];
     memset(p, 0, N_CELL * sizeof *p);
-    for (int pass = 0; pass < 2; pass++) {
-        if (pass == 1)
-            sum = s->sinks ? exp((double)m->sinks[h] - top) : 0.0;
-        for (int32_t i = 0; i < l->len[ih]; i++) {
-            const int32_t cell = l->pos[l->off[ih] + i];
-            const double bias = s->no_mask ? 0.0 : (double)m->mask[(int64_t)at * N_CELL + cell];
-            if (cell >= m->op.n_cell || bias == -INFINITY)
-                continue;
-            const uint8_t *k = l->k + (size_t)(l->off[ih] + i) * m->cache.row_bytes;
-            const uint8_t *v = s->v_in_keys ? k : l->v + (size_t)(l->off[ih] + i) * m->cache.v_row_bytes;
-            if (pass == 0) {
-                stored(s, k, s->d_k, x);
-                score[i] = 0.0;
-                for (int32_t c = 0; c < s->d_k; c++)
-                    score[i] += (double)q[c] * (double)x[c] * (double)m->op.scale;
-                score[i] = s->cap > 0.0f ? (double)s->cap * tanh(score[i]) : score[i];
-                score[i] += slope(s, h) * bias;
-                top = fmax(top, score[i]);
-                continue;
-            }
-            stored(s, v, s->v_in_keys ? s->d_k : s->d_v, x);
-            sum += p[i] = exp(score[i] - top);
-            for (int32_t c = 0; c < s->d_v; c++)
-                out[c] += exp(score[i] - top) * (double)x[c];
-        }
+    for (int32_t i = 0; i < l->len[ih]; i++) {
+        const int32_t cell = l->pos[l->off[ih] + i];
+        const double bias = s->no_mask ? 0.0 : (double)m->mask[(int64_t)at * N_CELL + cell];
+        score[i] = -INFINITY;
+        if (cell >= m->op.n_cell || bias == -INFINITY)
+            continue;
+        score[i] = test_dot(q, e->k + (l->off[ih] + i) * s->d_k, s->d_k) * (double)m->op.scale;
+        score[i] = s->cap > 0.0f ? (double)s->cap * tanh(score[i]) : score[i];
+        score[i] += slope(s, h) * bias;
+        top = fmax(top, score[i]);
     }
-    for (int32_t c = 0; c < s->d_v; c++)
+    sum = s->sinks ? exp((double)m->sinks[h] - top) : 0.0;
+    for (int32_t i = 0; i < l->len[ih]; i++) {
+        if (score[i] == -INFINITY)
+            continue;
+        sum += p[i] = exp(score[i] - top);
+        const float *v = e->v + (l->off[ih] + i) * s->d_v;
+        for (int32_t c = 0; out && c < s->d_v; c++)
+            out[c] += p[i] * (double)v[c];
+    }
+    for (int32_t c = 0; out && c < s->d_v; c++)
         out[c] = sum > 0.0 ? out[c] / sum : 0.0;
     for (int32_t i = 0; i < N_CELL; i++)
         p[i] = sum > 0.0 ? p[i] / sum : 0.0;
@@ -273,14 +296,16 @@ static void test_is_the_reference(void **state)
     struct made m;
     make(&m, s);
     run(&m, 3);
+    struct entries e = unpack_entries(&m, s);
     for (int32_t stream = 0; stream < s->n_stream; stream++)
         for (int32_t row = 0; row < s->n_row; row++)
             for (int32_t h = 0; h < s->n_head; h++) {
                 double want[MAX_D] = {0}, p[N_CELL];
-                expect(&m, s, stream, row, h, want, p);
+                expect(&m, s, &e, stream, row, h, want, p);
                 const int64_t at = ((int64_t)(stream * s->n_row + row) * s->n_head + h) * s->d_v;
                 assert_floats_near(m.out + at, want, s->d_v, test_rounding(2e-5, 4));
             }
+    release_entries(&e);
     release(&m);
 }
 
@@ -296,13 +321,14 @@ static void test_columns(void **state)
     assert_ok(wnw__cache_set_aux(&m.cache, WNW_AUX_ATTN_MAX, group));
     m.op.columns = true;
     run(&m, 3);
+    struct entries e = unpack_entries(&m, s);
     for (int32_t stream = 0; stream < s->n_stream; stream++)
         for (int32_t h = 0; h < s->n_head; h++) {
             const int32_t ih = stream * s->n_head_kv + h / group;
             double sum[N_CELL] = {0}, max[N_CELL] = {0};
             for (int32_t row = 0; row < s->n_row; row++) {
-                double out[MAX_D] = {0}, p[N_CELL];
-                expect(&m, s, stream, row, h, out, p);
+                double p[N_CELL];
+                expect(&m, s, &e, stream, row, h, NULL, p);
                 for (int32_t i = 0; i < l->len[ih]; i++) {
                     sum[i] += p[i];
                     max[i] = fmax(max[i], p[i]);
@@ -314,6 +340,7 @@ static void test_columns(void **state)
             assert_floats_near(wnw__cache_aux(l, WNW_AUX_ATTN_MAX, h % group) + at, max, l->len[ih],
                                test_rounding(2e-5, 4));
         }
+    release_entries(&e);
     release(&m);
 }
 

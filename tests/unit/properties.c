@@ -30,6 +30,14 @@ static const struct shape shapes[] = {
 };
 enum { N_SHAPE = sizeof shapes / sizeof *shapes, N_SIZE = 12 };
 
+/* Sanitizers look at what a policy does with memory, which is seen at every shape with a third of the sizes, and the other way around.
+ * What plans promise is tested without them. */
+#ifdef __SANITIZE_ADDRESS__
+enum { NTH = 3 };
+#else
+enum { NTH = 1 };
+#endif
+
 static wnw_size size_of(int i, int32_t n)
 {
     const int64_t budgets[] = {1, n / 7, n / 4, n / 2, n - 1, n, n + 5};
@@ -199,11 +207,13 @@ static void check_policy(const wnw_policy *p, struct fake *f, int shape, int siz
     check_total(&t, plan, &report);
     check_protected(&t, plan, &report);
     assert_non_null(memchr(report.warning, 0, sizeof report.warning));
-    assert_int_equal(wnw__plan_make(&again, p, &t.size, &f->src, NULL), WNW_OK);
-    if (!test_same_plan(plan, again))
-        complain(&t, "another plan the second time");
+    if (NTH == 1) {
+        assert_int_equal(wnw__plan_make(&again, p, &t.size, &f->src, NULL), WNW_OK);
+        if (!test_same_plan(plan, again))
+            complain(&t, "another plan the second time");
+        wnw_plan_free(again);
+    }
     wnw_plan_free(plan);
-    wnw_plan_free(again);
 }
 
 static void check_round_trip(const wnw_policy *p)
@@ -227,7 +237,7 @@ static void presets(void **state)
             wnw_policy *p = NULL;
             assert_int_equal(wnw_policy_parse(&p, row->name, NULL), WNW_OK);
             check_round_trip(p);
-            for (int size = 0; size < N_SIZE; size++)
+            for (int size = (shape + i) % NTH; size < N_SIZE; size += NTH)
                 check_policy(p, &f, shape, size);
             wnw_policy_free(p);
         }
@@ -265,7 +275,8 @@ static void combinations(void **state)
                     n_parsed++;
                     check_round_trip(p);
                     for (int k = 0; k < 3; k++, turn++)
-                        check_policy(p, &f[turn % N_SHAPE], (int)(turn % N_SHAPE), (int)(turn % N_SIZE));
+                        if (k % NTH == n_parsed % NTH)
+                            check_policy(p, &f[turn % N_SHAPE], (int)(turn % N_SHAPE), (int)(turn % N_SIZE));
                     turn++; /* so that shapes and sizes do not meet the same parts again */
                     wnw_policy_free(p);
                 }
@@ -297,7 +308,8 @@ static void aggregations(void **state)
                 n_parsed++;
                 check_round_trip(p);
                 for (int k = 0; k < 3; k++, turn++)
-                    check_policy(p, &f[turn % N_SHAPE], (int)(turn % N_SHAPE), (int)(turn % N_SIZE));
+                    if (k % NTH == n_parsed % NTH)
+                        check_policy(p, &f[turn % N_SHAPE], (int)(turn % N_SHAPE), (int)(turn % N_SIZE));
                 turn++;
                 wnw_policy_free(p);
             }
@@ -406,7 +418,7 @@ static void together(void **state)
     wnw_plan *alone[MAX_POLICY];
     wnw_size sizes[MAX_POLICY];
     const struct wnw__preset *row;
-    for (int shape = 3; shape < N_SHAPE; shape += 2) {
+    for (int shape = 3; shape < N_SHAPE; shape += 2 * NTH) {
         struct fake f;
         shape_init(&f, shape);
         int32_t n = 0;

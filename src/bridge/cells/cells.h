@@ -194,6 +194,8 @@ enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND
 struct wnw__bridge_node {
     int32_t what;
     float scale, cap, max_bias;
+    /* STORE: the store before it, which it runs as well; NULL: none (graph/fuse.c) */
+    const struct ggml_tensor *with;
 };
 
 struct wnw__bridge_node_note {

@@ -401,6 +401,33 @@ static struct wnw__bridge_group *new_group(struct part *p, const struct ggml_ten
     return g;
 }
 
+/* Whether a node computes nothing at its place. */
+static bool does_nothing(const struct part *p, int i)
+{
+    const struct ggml_tensor *node = ggml_graph_node(p->graph, i);
+    return wnw__bridge_is_view(node) || p->step[i - p->from].kind == WNW_BRIDGE_LEFT_OUT;
+}
+
+/* Has the stores of a layer's keys and values run together where nothing is computed between them. */
+static void plan_stores(const struct part *p)
+{
+    int before = -1; /* a store that the next one may run */
+    for (int i = p->from; i < p->to; i++) {
+        const struct ggml_tensor *node = ggml_graph_node(p->graph, i);
+        struct wnw__bridge_node_note *note =
+            node->op == GGML_OP_CUSTOM ? wnw__bridge_notes_find(&p->b->notes, node) : NULL;
+        if (!note || note->ours.what != WNW_BRIDGE_STORE || !(node->flags & GGML_TENSOR_FLAG_COMPUTE)) {
+            before = does_nothing(p, i) ? before : -1;
+            continue;
+        }
+        const bool joins = before >= 0 && !p->b->products.unfused;
+        note->ours.with = joins ? ggml_graph_node(p->graph, before) : NULL;
+        if (joins)
+            p->step[before - p->from].kind = WNW_BRIDGE_JOINED;
+        before = joins ? -1 : i;
+    }
+}
+
 /* What a plan depends on that is not in the nodes. */
 static struct wnw__bridge_planned settings_of(const struct wnw__bridge_backend *b, int from, int to)
 {
@@ -447,6 +474,8 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
     for (int i = 0; i < part.n_group; i++)
         if (b->products.groups[i].n > 0)
             plan_group(&part, &b->products.groups[i]);
+    if (!b->drive)
+        plan_stores(&part);
     plan.n_product = n_product;
     plan.valid = true;
     b->products.planned = plan;

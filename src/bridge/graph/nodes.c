@@ -168,9 +168,13 @@ static void run_node(struct ggml_tensor *node, int ith, int nth, void *user)
     struct wnw__bridge_backend *b = user;
     const struct wnw__bridge_node what = wnw__bridge_node_get(b, node);
     if (what.what == WNW_BRIDGE_STORE) {
+        if (what.with)
+            store(what.with, nth - 1 - ith, nth); /* another thread's where there is one row */
         store(node, ith, nth);
         return;
     }
     const struct wnw__cells_op op = wnw__bridge_attention(b, node);
+    if (ith == 0 && b->watch.policy && b->watch.on_attention)
+        b->watch.on_attention(b, node, &op);
     wnw__cells_run(b->cells, &op, ith, nth);
 }

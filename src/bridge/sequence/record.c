@@ -18,6 +18,11 @@ static int keep_numbers(struct wnw__bridge_layer *l, enum wnw__aux kind, int32_t
     return l->rows.aux_planes[kind] == n ? WNW_OK : wnw__cache_set_aux(&l->rows, kind, n);
 }
 
+static bool wants_queries(const struct wnw__bridge_backend *b)
+{
+    return b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY);
+}
+
 int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
 {
     const uint32_t flags = b->watch.needs.flags;
@@ -33,9 +38,10 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
             WNW_TRY(keep_numbers(l, WNW_AUX_ATTN_MAX, flags & WNW_NEED_ATTN_MAX ? group : 0));
             WNW_TRY(keep_numbers(l, WNW_AUX_GATE, wnw__bridge_gates_suit(b, l)));
         }
-        if (!(flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY)))
+        if (!wants_queries(b))
             wnw__bridge_queries_free(&l->queries);
     }
+    b->watch.on_attention = wants_queries(b) ? wnw__bridge_record_queries : NULL;
     return wnw__bridge_gates_reserve(b);
 }
 
@@ -68,11 +74,6 @@ static wnw_kv_type type_for(const wnw_needs *needs)
 {
     return wnw__queries_rounded(needs->flags) && !(needs->flags & WNW_NEED_WINDOW_ATTN) ? WNW_KV_F16
                                                                                         : WNW_KV_F32;
-}
-
-static bool wants_queries(const struct wnw__bridge_backend *b)
-{
-    return b->watch.needs.flags & (WNW_NEED_WINDOW_ATTN | WNW_NEED_EVERY_QUERY);
 }
 
 /* Makes room for the queries that the policy wants of a layer, which loses those that it had for another. Memory of
@@ -226,7 +227,7 @@ static bool wants_columns(const struct wnw__bridge_backend *b)
 
 int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b)
 {
-    enum { PER_SITE = 4 }; /* queries before and after they turn, columns, gates */
+    enum { PER_SITE = 3 }; /* queries before they turn, columns, gates */
     return b->watch.policy ? PER_SITE * b->watch.n_site : 0;
 }
 
@@ -247,21 +248,10 @@ static void take_queries(struct ggml_tensor *node, int ith, int nth, void *user)
     wnw__bridge_tracks_take(p->b->watch.tracks, wnw__bridge_number(p->b, p->layer), node->src[0], ith, nth);
 }
 
-static void keep_queries(struct ggml_tensor *node, int ith, int nth, void *user)
-{
-    const struct wnw__bridge_site *p = user;
-    (void)nth;
-    if (ith > 0)
-        return;
-    const struct wnw__cells_op op = wnw__bridge_attention(p->b, node->src[0]);
-    wnw__bridge_record_queries(p->b, node->src[0], &op);
-}
-
 /* Whether something may be recorded before a node: most are of other kinds, and layers are many. */
 static bool is_point(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    return (node->op == GGML_OP_CUSTOM && wants_queries(b)) ||
-           (node->op == GGML_OP_ROPE && b->watch.tracks) ||
+    return (node->op == GGML_OP_ROPE && b->watch.tracks) ||
            (node->op == GGML_OP_MUL_MAT && (b->watch.needs.flags & WNW_NEED_INPUT_GATE));
 }
 
@@ -274,8 +264,6 @@ void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_contex
             add(ctx, graph, p, node->src[0], take_queries);
         if (p->product == node && wnw__bridge_gates_suit(b, p->layer))
             add(ctx, graph, p, node->src[1], wnw__bridge_gates_take);
-        if (p->node == node && wants_queries(b))
-            add(ctx, graph, p, node, keep_queries);
     }
 }
 
