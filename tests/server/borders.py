@@ -13,8 +13,9 @@ from llama_server import TINY, Server, check, finish, ids, nearly_same
 winnow = sys.argv[1]
 CLOSE = 0.1  # the same tokens, in other batches, by models that amplify it
 TURNS, BEGIN, LENGTH = 4, 120, 60
-MODELS = ("tiny-gemma3.gguf", "foreign/gemma3n.gguf", "foreign/gemma4.gguf", "foreign/llama4.gguf", "foreign/lfm2.gguf")
-WRAPPED = ("tiny-gemma3.gguf", "foreign/lfm2.gguf")  # on a device around the CPU, too
+MODELS = ("tiny-gemma3.gguf", "foreign/gemma3n.gguf", "foreign/gemma4.gguf", "foreign/llama4.gguf", "foreign/lfm2.gguf", "foreign/gpt-oss.gguf",
+          "foreign/granitehybrid.gguf", "foreign/qwen35.gguf")
+WRAPPED = ("tiny-gemma3.gguf", "foreign/lfm2.gguf", "foreign/gpt-oss.gguf")  # on a device around the CPU, too
 
 
 def serve(model, *options, slots=1):
