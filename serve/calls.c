@@ -55,6 +55,7 @@ void llama_free(struct llama_context *ctx)
 {
     if (ctx && ctx == w.ctx) {
         serve_borders_clear(&w);
+        serve_breaks_clear(&w);
         serve_unwatch(&w);
     }
     REAL(llama_free)(ctx);
@@ -138,9 +139,12 @@ int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, s
     if (ctx != w.ctx || type != LLAMA_PROCESS_TYPE_DECODE || !b)
         return REAL(llama_process)(ctx, type, batch);
     if (w.unmatched) {
+        serve_breaks_begin(&w, b);
         const int32_t status = REAL(llama_process)(ctx, type, batch);
-        if (status == 0)
+        if (status == 0) {
             say(b);
+            serve_breaks_end(&w, b);
+        }
         return status;
     }
     serve_decode_begin(&w, b);

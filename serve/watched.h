@@ -43,11 +43,11 @@ struct serve_rule {
 };
 
 /* Where the prompt of a slot's request leaves what was there (breaks.h). */
-enum { SERVE_BREAK = 16 };
 struct serve_break {
-    uint64_t noted, told; /* claims, as serve_how has them */
-    int32_t at, n_before, n_was;
-    int32_t before[SERVE_BREAK], was[SERVE_BREAK]; /* tokens in front of `at`, and from it on */
+    uint64_t noted, told, begun; /* claims, as serve_how has them; begun where rows are not matched */
+    int32_t at, n_was;
+    int32_t *was;    /* [n_was] the tokens from `at` on, owned; NULL: they are not known */
+    int32_t n_first; /* tokens before the first row of the claim that was begun */
 };
 
 /* States to which a slot can be gone back (borders.h), by their number of tokens. */

@@ -170,6 +170,24 @@ with serve("--park", "64M", slots=1) as s:
     check("another policy", "another policy" in last()[0]["cause"] or "another conversation" in last()[0]["cause"], last()[0])
     check("the log has a line for each", len(says(s, "tokens read, ")) == 6 and len(last()) == 6, s.log()[-900:])
 
+# The same of models whose states cannot be cut: the list says where tokens differ, however far the server goes back for it.
+for model in ("foreign/lfm2.gguf", "foreign/granitehybrid.gguf", "foreign/gpt-oss.gguf", "tiny-gemma3.gguf", "tiny-llama.gguf"):
+    with serve("--park", "64M", slots=1, model=model) as s:
+        text = ids(150, 21, 5, 50)
+        text = text + s.complete(text, 3)["tokens"] + ids(60, 22, 5, 50)
+        s.complete(text, 3)
+        other = text[:100] + [51] + ids(60, 23, 5, 50)
+        answers = [s.complete(x, 3) for x in (other, ids(200, 24, 5, 50), text, text)]
+        same, back, new, changed, grown, begun = s.ask("/winnow/kv").json["requests"]
+        check(f"{model}: all is read", begun["read"] == 150 and "cause" not in begun, begun)
+        check(f"{model}: a conversation goes on", grown["from_slot"] > 140 and grown["from_slot"] + grown["read"] == len(text) and "cause" not in grown, grown)
+        check(f"{model}: a token differs", changed["differs_at"] == 100 and changed["from_slot"] + changed["read"] == len(other) and changed["from_slot"] <= 100, changed)
+        check(f"{model}: another conversation", new["read"] == 200 and "another conversation" in new["cause"], new)
+        check(f"{model}: what was parked", back["parked"] + back["read"] == len(text) and back["parked"] > 140, back)
+        check(f"{model}: the same prompt", same["from_slot"] + same["read"] == len(text) and "differs_at" not in same and (same["read"] == 1 or "ends of turns" in same["cause"]), same)
+        done = subprocess.run([winnow, "ctl", "why", "--url", "http://%s:%d" % s.address()], capture_output=True, text=True)
+        check(f"{model}: ctl why", done.returncode == 0 and len([x for x in done.stdout.splitlines() if x.startswith("slot 0: ")]) == 6 and "differs from token 100 on" in done.stdout, done.stdout, done.stderr)
+
 # Models with windows, and with recurrent layers. The last token that a limit allowed is not in the cache: it is read with the next turn, and nothing else is.
 for model in ("foreign/gemma4.gguf", "foreign/lfm2.gguf", "tiny-gemma3.gguf", "foreign/gpt-oss.gguf", "foreign/granitehybrid.gguf", "foreign/qwen35.gguf"):
     with serve("--park", "0", slots=3, model=model) as s:
