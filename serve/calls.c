@@ -237,7 +237,10 @@ static void free_dead_cells(int32_t seq)
         else if (w.slot_cache[i].n_unknown == 0)
             serve_watched_count(&w, i);
         const int32_t n = w.sequences.of[i].n + w.slot_cache[i].n_unknown;
-        w.slot_cache[i].n_fixed = w.slot_cache[i].n_fixed < n ? w.slot_cache[i].n_fixed : n;
+        if (n < w.slot_cache[i].n_fixed) {
+            w.slot_cache[i].n_fixed = n;
+            w.slot_cache[i].n_settled = 0;
+        }
         serve_document_cells_check(&w, i);
         serve_watched_report(&w, i);
     }

@@ -1145,6 +1145,7 @@ wnw_bridge_cells_of._fields_ = [
     ("size", POINTER(wnw_size)),
     ("n_prefix", c_int32),
     ("sample", POINTER(wnw_bridge_sample)),
+    ("n_settled", POINTER(c_int32)),
 ]
 
 wnw_head._fields_ = [

@@ -85,6 +85,33 @@ with serve("--park", "64M", "--park-ratio", "0.75") as s:
     check("--park-ratio: later turns read what is new alone", all(a["timings"]["prompt_n"] <= 42 for t in got[1:] for a in t), [[a["timings"]["prompt_n"] for a in t] for t in got])
     check("--park-ratio: takes a part of the bytes", parked(s)["bytes"] < 0.5 * whole and kv(s)["compressions"] > 0, parked(s), whole)
 
+# A policy of blocks judges each block once, also where the conversation was parked or saved in between, and after a restart.
+def grow(s, between):
+    text, entries, answers = ids(400, 31), [], []
+    for t in range(4):
+        answers.append(s.complete(text, 6))
+        entries.append(kv(s)["slots"][0]["entries"])
+        text = text + answers[-1]["tokens"] + ids(200, 40 + t)
+        s = between(s, t)
+    return entries, answers, s
+
+
+for size in ((), ("--ratio", "0.5")):
+    blocks = ("--policy", "lagkv:lag=32,sink=4", *size)
+    with serve("--park", "0", slots=1, policy=blocks) as s:
+        want, answers, _ = grow(s, lambda s, t: s)
+    with serve("--park", "64M", slots=1, policy=blocks) as s:
+        got, again, _ = grow(s, lambda s, t: s.complete(ids(300, 60 + t), 1) and s)
+        check(f"lagkv {size}: what stays is the same where it was parked", got == want and all(nearly_same(a, b, CLOSE) for a, b in zip(answers, again)), got, want)
+    with tempfile.TemporaryDirectory() as folder:
+        def end(s, t):
+            s.stop()
+            return serve("--park", "64M", "--state", folder, slots=1, policy=blocks)
+        got, again, s = grow(end(serve("--park", "0", slots=1, policy=blocks), 0), end)
+        s.stop()
+        check(f"lagkv {size}: and after restarts", got == want and all(nearly_same(a, b, CLOSE) for a, b in zip(answers, again)), got, want)
+check("earlier blocks stay", want[0] > 150, want)
+
 # Memory alone has room for two of six: the oldest are gone, and read again.
 with serve("--park", str(2 * whole // N + whole // N // 2)) as s:
     got = talk(s, turns=2)
