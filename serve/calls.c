@@ -251,6 +251,8 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
 {
     if (is_slot_of(mem, seq_id) && p1 < 0)
         w.copied[seq_id] = false;
+    if (w.unmatched && is_slot_of(mem, seq_id) && p0 < 0 && p1 < 0 && serve_slots_how(seq_id).claim == 0)
+        w.said[seq_id].n = 0; /* it is emptied, and not to be read anew */
     if (is_slot_of(mem, seq_id) && p1 < 0 && p0 > 0)
         serve_borders_go_back(&w, seq_id, p0);
     if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
@@ -327,6 +329,8 @@ bool llama_memory_can_shift(llama_memory_t mem)
 void llama_memory_clear(llama_memory_t mem, bool data)
 {
     REAL(llama_memory_clear)(mem, data);
+    for (int32_t i = 0; w.ctx && llama_get_memory(w.ctx) == mem && i < w.n_slots; i++)
+        w.said[i].n = 0;
     if (is_watched(mem)) {
         serve_sequences_rm(&w.sequences, -1, -1, -1);
         free_dead_cells(-1);

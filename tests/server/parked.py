@@ -209,7 +209,7 @@ for model in ("foreign/lfm2.gguf", "foreign/granitehybrid.gguf", "foreign/gpt-os
         check(f"{model}: all is read", begun["read"] == 150 and "cause" not in begun, begun)
         check(f"{model}: a conversation goes on", grown["from_slot"] > 140 and grown["from_slot"] + grown["read"] == len(text) and "cause" not in grown, grown)
         check(f"{model}: a token differs", changed["differs_at"] == 100 and changed["from_slot"] + changed["read"] == len(other) and changed["from_slot"] <= 100, changed)
-        check(f"{model}: another conversation", new["read"] == 200 and "another conversation" in new["cause"], new)
+        check(f"{model}: another conversation", new["from_slot"] + new["read"] == 200 and "another conversation" in new["cause"], new)
         check(f"{model}: what was parked", back["parked"] + back["read"] == len(text) and back["parked"] > 140, back)
         check(f"{model}: the same prompt", same["from_slot"] + same["read"] == len(text) and "differs_at" not in same and (same["read"] == 1 or "ends of turns" in same["cause"]), same)
         done = subprocess.run([winnow, "ctl", "why", "--url", "http://%s:%d" % s.address()], capture_output=True, text=True)
@@ -223,7 +223,8 @@ for model in ("foreign/gemma4.gguf", "foreign/lfm2.gguf", "tiny-gemma3.gguf", "f
     with serve("--park", "64M", slots=1, model=model) as s:
         got = [s.complete(ids(120, i, 5, 50), 4) for i in range(3)]
         got = [s.complete(ids(120, i, 5, 50) + w["tokens"] + ids(10, i + 9, 5, 50), 4) for i, w in enumerate(got)]
-        check(f"{model}: answers as without parking", all(nearly_same(a, b, 0.1) for a, b in zip(want, got)), s.log()[-400:])
+        told = [(a, b) for a, b in zip(want, got) if all("completion_probabilities" in x for x in (a, b))]  # bytes that are no character have none
+        check(f"{model}: answers as without parking", told and all(nearly_same(a, b, 0.1) for a, b in told), s.log()[-400:])
         check(f"{model}: comes back, and reads its new tokens and the last one", all(a["timings"]["prompt_n"] == 11 for a in got), [a["timings"] for a in got], parked(s),
               s.log()[-600:])
 
@@ -274,7 +275,7 @@ with tempfile.TemporaryDirectory() as folder:
         check("the folder has no more than that", until(lambda: sum(os.path.getsize(f"{folder}/{f}") for f in os.listdir(folder)) <= whole // N * 3), os.listdir(folder))
 
 # Folders that cannot be used.
-for name, path in (("a file", __file__), ("no folder above", "/nonexistent/there"), ("read-only", "/proc")):
+for name, path in (("no name", ""), ("a file", __file__), ("no folder above", "/nonexistent/there"), ("read-only", "/proc")):
     done = subprocess.run([winnow, "serve", "-m", f"{TINY}/tiny-llama.gguf", "--port", "0", "--state", path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     lines = [x for x in done.stderr.splitlines() if x.startswith("winnow") and "--state" in x]
     check(f"refused: {name}", done.returncode == 2 and len(lines) == 1, done.returncode, done.stderr[-600:])

@@ -450,7 +450,16 @@ static void test_recurrent(void **state)
                  {"minimax-01", ".attention.recurrent_layers", {0, 1}, WNW_OK},
                  {"qwen3next", ".full_attention_interval", {1, 1}, WNW_E_UNSUPPORTED},
                  {"gemma2", ".attention.head_count_kv", {2, 2}, WNW_OK}};
+    static const struct {
+        const char *name;
+        uint32_t value;
+    } states[] = {{"inner_size", 2 * N_EMBD},
+                  {"conv_kernel", 4},
+                  {"state_size", N_EMBD},
+                  {"time_step_rank", 2},
+                  {"group_count", 1}};
     static const uint32_t two[N_LAYER] = {2, 2}, none[N_LAYER] = {0, 0};
+    char key[64];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *arch = cases[i].arch;
         struct test_gguf f;
@@ -459,6 +468,11 @@ static void test_recurrent(void **state)
         set_of_layers(&f, arch, ".attention.head_count", two);
         if (strcmp(arch, "nemotron_h") == 0)
             set_of_layers(&f, arch, ".attention.head_count_kv", none);
+        for (size_t k = 0; k < sizeof states / sizeof *states; k++) { /* of their state spaces */
+            snprintf(key, sizeof key, "%s.ssm.%s", arch, states[k].name);
+            if (strcmp(arch, "plamo2") != 0 || states[k].value != 1)
+                gguf_set_val_u32(f.g, key, states[k].value);
+        }
         set_of_layers(&f, arch, cases[i].key, cases[i].of_layers);
         if (check_by(&f, wnw__admit_keys) != cases[i].code)
             fail_msg("%s, case %zu: %s", arch, i, wnw_last_error());
