@@ -466,6 +466,8 @@ static void test_recurrent(void **state)
         begin(&f, arch);
         test_gguf_add(&f, "token_embd.weight", N_EMBD, 1, 0, 1);
         set_of_layers(&f, arch, ".attention.head_count", two);
+        snprintf(key, sizeof key, "%s.rope.dimension_count", arch);
+        gguf_set_val_u32(f.g, key, 16);
         if (strcmp(arch, "nemotron_h") == 0)
             set_of_layers(&f, arch, ".attention.head_count_kv", none);
         for (size_t k = 0; k < sizeof states / sizeof *states; k++) { /* of their state spaces */
