@@ -252,7 +252,7 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
     if (is_slot_of(mem, seq_id) && p1 < 0)
         w.copied[seq_id] = false;
     if (w.unmatched && is_slot_of(mem, seq_id) && p0 < 0 && p1 < 0 && serve_slots_how(seq_id).claim == 0)
-        w.said[seq_id].n = 0; /* it is emptied, and not to be read anew */
+        w.said[seq_id].n = 0; /* it is emptied, and nobody reads it again */
     if (is_slot_of(mem, seq_id) && p1 < 0 && p0 > 0)
         serve_borders_go_back(&w, seq_id, p0);
     if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
