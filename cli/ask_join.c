@@ -4,6 +4,7 @@
  * read again, so that they know what comes before. A server does the same with lists of documents (serve/join_cells.c).
  */
 #include "app/console.h"
+#include "app/output.h"
 #include "base/err.h"
 #include "cli/ask.h"
 #include "cli/slot_of.h"
@@ -44,7 +45,7 @@ static int open_one(struct ask *ask, const struct cli_args *args, int32_t i)
     const char *path = args->caches.s[i];
     wnw_prompt_params text, first;
     for (int32_t k = 0; k < i; k++)
-        if (strcmp(args->caches.s[k], path) == 0)
+        if (app_out_same(args->caches.s[k], path))
             return app_fail(APP_BAD_INPUT, "'%s' is named twice", path);
     if (i > 0)
         WNW_TRY(cli_stored_open(&ask->join.later[i - 1], path));

@@ -39,11 +39,17 @@ static void print_request(const json_t *request)
            number(request, "parked"), number(request, "document"));
     if (!cause)
         return;
-    printf("  differs from token %lld on: ", number(request, "differs_at"));
+    const bool differs = json_object_get(request, "differs_at") != NULL;
+    if (differs)
+        printf("  differs from token %lld on: ", number(request, "differs_at"));
+    else
+        fputs("  read again: ", stdout);
     struct app_shown shown;
     app_shown_begin(&shown, stdout);
     (void)(app_shown_write(&shown, cause, strlen(cause)) && app_shown_end(&shown));
     putchar('\n');
+    if (!differs)
+        return;
     print_text(request, "before");
     print_text(request, "was");
     print_text(request, "is");

@@ -70,7 +70,12 @@ static int park(const struct export *x, const char *path)
     wnw_model_fingerprint(x->model, fingerprint);
     const int status = serve_park_folder_open(&folder, path, fingerprint, take_number, &most);
     const struct cli_slot_place to = {.folder = &folder, .id = most + 1};
-    const int rc = status == WNW_OK ? cli_slot_park(&to, x->st, x->model, x->path) : app_fail_status(status);
+    int rc = APP_OK;
+    if (status == WNW_OK)
+        rc = cli_slot_park(&to, x->st, x->model, x->path);
+    else
+        rc = status == WNW_E_NOMEM ? app_fail_status(status)
+                                   : app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
     serve_park_folder_close(&folder);
     return rc;
 }

@@ -134,14 +134,32 @@ static struct cli_turn *more(struct cli_conversation *t)
     return &t->turns[t->n++];
 }
 
+/* Where the answer to the question at a text begins; *asked: where the question ends. A template may write a blank before answers. One that was
+ * generated there, as the last one, follows without it. NULL: there is no answer. */
+static const char *find_answer(const char **asked, const struct frame *f, const char *at, bool generated)
+{
+    char *bare = strdup(f->parts[1]);
+    const size_t n = bare ? strlen(bare) : 0;
+    const bool blank = generated && n > 1 && bare[n - 1] == ' ';
+    if (blank)
+        bare[n - 1] = '\0';
+    *asked = bare ? strstr(at, bare) : NULL;
+    const char *answer = *asked ? *asked + n - blank : NULL;
+    free(bare);
+    if (!blank || !answer || !strstr(answer, f->parts[2]))
+        return answer;
+    return find_answer(asked, f, at, false);
+}
+
 /* Splits the text from the first question on. False: it is no chat, or memory ran out. */
-static bool split(struct cli_conversation *t, const struct frame *f, const struct laid *l, const char *at)
+static bool split(struct cli_conversation *t, const struct frame *f, const struct laid *l, const char *at,
+                  bool generated)
 {
     while (at) {
-        const char *asked = strstr(at, f->parts[1]);
-        if (!asked)
+        const char *asked, *answer = find_answer(&asked, f, at, generated);
+        if (!answer)
             return false;
-        const char *answer = asked + strlen(f->parts[1]), *said = strstr(answer, f->parts[2]);
+        const char *said = strstr(answer, f->parts[2]);
         struct cli_turn *turn = more(t);
         if (!turn || !set_turn(turn, l, at, asked, answer, said ? said : answer + strlen(answer)))
             return false;
@@ -150,18 +168,24 @@ static bool split(struct cli_conversation *t, const struct frame *f, const struc
     return true;
 }
 
-static bool find_turns(struct cli_conversation *t, char **system, const struct laid *l)
+static void forget(struct cli_conversation *t, char **system)
+{
+    cli_conversation_clear(t);
+    free(*system);
+    *system = NULL;
+    t->layout.system = NULL;
+}
+
+static bool find_turns(struct cli_conversation *t, char **system, const struct laid *l, bool generated)
 {
     for (int with = 0; with < 2; with++) {
         struct frame f;
         const char *at = make_frame(&f, t, with != 0) ? after_header(system, &f, l->text) : NULL;
-        const bool found = at && split(t, &f, l, at);
+        const bool found = at && split(t, &f, l, at, generated);
         clear_frame(&f);
         if (found)
             return true;
-        cli_conversation_clear(t);
-        free(*system);
-        *system = NULL;
+        forget(t, system);
     }
     return false;
 }
@@ -190,16 +214,19 @@ int cli_parked_turns(struct cli_conversation *t, char **system, const int32_t *t
     size_t *at = malloc(((size_t)n + 1) * sizeof *at);
     char *text = at ? cli_slot_text(t->model, tokens, n, at) : NULL;
     const struct laid l = {.text = text, .at = at, .tokens = tokens, .n = n};
-    int rc = text ? APP_OK : app_fail(APP_FAILED, "out of memory for the text of a conversation");
-    if (rc == APP_OK && find_turns(t, system, &l)) {
+    bool found = false;
+    for (int generated = 0; text && !found && generated < 2; generated++) {
+        if (!find_turns(t, system, &l, generated != 0))
+            continue;
         t->layout.system = *system;
-        rc = set_unread(t, n - n_read) && are_these(t, tokens, n) ? APP_OK : -1;
-    } else if (rc == APP_OK) {
-        rc = -1;
+        found = set_unread(t, n - n_read) && are_these(t, tokens, n);
+        if (!found && generated == 0)
+            forget(t, system);
     }
+    int rc = text ? APP_OK : app_fail(APP_FAILED, "out of memory for the text of a conversation");
     free(text);
     free(at);
-    if (rc == -1)
+    if (rc == APP_OK && !found)
         rc = app_fail(
             APP_BAD_INPUT,
             "it is no plain chat of the model's template (with tools, another template or a date, only "

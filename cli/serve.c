@@ -343,6 +343,8 @@ static int check(const struct cli_args *args, const char *recipe)
         return app_fail(APP_BAD_INPUT, "--save %s: %s", args->save, strerror(errno));
     if (args->when_full && strcmp(args->when_full, "compress") != 0 && strcmp(args->when_full, "refuse") != 0)
         return app_fail(APP_BAD_INPUT, "--when-full '%s': it is compress or refuse", args->when_full);
+    if (args->state && !*args->state)
+        return app_fail(APP_BAD_INPUT, "--state has no name; give a folder");
     if (args->park_disk != APP_UNSET && !args->state)
         return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
     WNW_TRY(cli_serve_rest_check(args, &has_key));

@@ -29,6 +29,8 @@ static int check_recipe(const struct cli_args *args, const char *recipe, const w
     if (rc == APP_OK)
         rc = app_keep_allowed(policy, rules, args->app.evict);
     const char *misfit = rc == APP_OK ? app_chunk_misfit(policy) : NULL;
+    if (rc == APP_OK && args->app.kv_bytes != APP_UNSET && app_chunk_by_blocks(policy))
+        misfit = "under --kv-bytes this policy reads prompts whole, because it keeps some of every block";
     if (misfit)
         rc = app_fail(APP_BAD_INPUT,
                       "--evict %s: %s; use --evict end, or keydiff, which reads in chunks with any size",
@@ -48,8 +50,10 @@ int cli_serve_chunk(char out[CLI_SERVE_CHUNK], const struct cli_args *args, cons
     if (rc == APP_OK && rules.phase == WNW_PHASE_LAYER)
         rc = app_fail(APP_BAD_INPUT, "--evict layer: a server compresses at a prompt's end or in chunks; use "
                                      "end, chunk or chunk:C");
-    if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK && rules.chunk != 0 && rules.chunk < WNW_BRIDGE_LEAST_NEW)
-        rc = app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when, WNW_BRIDGE_LEAST_NEW);
+    if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK && rules.chunk != 0 &&
+        rules.chunk < WNW_BRIDGE_LEAST_NEW)
+        rc =
+            app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when, WNW_BRIDGE_LEAST_NEW);
     if (rc == APP_OK && rules.phase == WNW_PHASE_CHUNK)
         rc = check_recipe(args, recipe, &rules);
     int32_t chunk = 0;

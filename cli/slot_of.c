@@ -2,6 +2,7 @@
 #include "cli/slot_of.h"
 
 #include "app/console.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,26 +47,10 @@ void cli_slot_clear(struct cli_slot *slot)
 
 char *cli_slot_text(const wnw_model *model, const int32_t *tokens, int32_t n, size_t *at)
 {
-    size_t size = 0, len = 0;
     char *text = NULL;
-    FILE *f = open_memstream(&text, &size);
-    bool good = f != NULL;
-    for (int32_t i = 0; good && i < n; i++) {
-        char *piece = NULL;
-        good = wnw_token_piece(model, tokens[i], &piece) == WNW_OK && fputs(piece, f) >= 0;
-        if (at)
-            at[i] = len;
-        len += good ? strlen(piece) : 0;
-        wnw_free(piece);
-    }
-    if (at)
-        at[n] = len;
-    if (f && fclose(f) != 0)
-        good = false;
-    if (good)
-        return text;
-    free(text);
-    return NULL;
+    char *own = wnw_text_of(model, tokens, n, at, &text) == WNW_OK ? strdup(text) : NULL;
+    wnw_free(text);
+    return own;
 }
 
 int32_t cli_slot_n_begin(const wnw_model *model, const int32_t *tokens, int32_t n)

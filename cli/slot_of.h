@@ -29,7 +29,7 @@ struct cli_slot_place {
 int cli_slot_park(const struct cli_slot_place *to, const wnw_stored *st, const wnw_model *model,
                   const char *path);
 
-/* The text of tokens, with control tokens; at[n + 1] gets where each begins, unless it is NULL. NULL: no memory. The caller frees it. */
+/* The text that these are the tokens of, with control tokens; at[n + 1] gets where each begins, unless it is NULL. NULL: no memory. The caller frees it. */
 char *cli_slot_text(const wnw_model *model, const int32_t *tokens, int32_t n, size_t *at);
 /* How many of the first tokens the vocabulary puts before each text, which a server does not count as text: 0 or 1. */
 int32_t cli_slot_n_begin(const wnw_model *model, const int32_t *tokens, int32_t n);

@@ -234,6 +234,10 @@ typedef struct wnw_bridge_cells_of {
      * have them all. A policy that keeps headers sees them, from others they are hidden. Bytes are of what the policy sees. */
     int32_t n_prefix;
     const wnw_bridge_sample *sample; /* for policies with +sampled; NULL: none was fed */
+    /* Policies of blocks, such as lagkv, judge each block once. Before: how many first entries of every head they have settled,
+     * where the cache does not know it, because its state came from a file. Afterwards: how many are settled now. NULL: what the
+     * cache knows. */
+    int32_t *n_settled;
 } wnw_bridge_cells_of;
 WNW_DEFAULT(wnw_bridge_cells_of, wnw_bridge_cells_of_default)
 

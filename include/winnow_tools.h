@@ -49,6 +49,11 @@ WNW_API bool wnw_model_layer_is_swa(const wnw_model *m, int32_t il);
 WNW_API bool wnw_text_exceeds(const wnw_model *m, const char *text, size_t len, int32_t n_tokens,
                               size_t *n_bytes);
 
+/* The text that these are the tokens of: that of wnw_token_piece for each, without the blank that some vocabularies of SentencePiece
+ * put before a text and after each special token. at [n_tokens + 1], may be NULL, becomes the byte where each token begins, and the
+ * length. *text is owned by the caller, who releases it with wnw_free. Errors: E_ARG, E_NOMEM. */
+WNW_API int wnw_text_of(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, size_t *at, char **text);
+
 /* ---- What a prompt is made of ---- */
 
 /* Bytes [from, to) of a text. */

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFWriter, TokenType, quantize
-from tiny_foreign import FAMILIES
+from tiny_foreign import FAMILIES, FAMILY_OF
 
 N_VOCAB = 320
 MERGES = ["t h", "i n", "e r", "a n", "th e"]
@@ -266,7 +266,7 @@ def finish(writer):
 
 
 def write_foreign(path, name, seed, add):
-    writer = GGUFWriter(path, name.split("-")[0])
+    writer = GGUFWriter(path, FAMILY_OF.get(name, name))
     writer.add_name(f"foreign-{seed}")  # libllama takes some families' names for hints at vocabularies
     add_vocabulary(writer)
     add(writer, Weights(writer, seed, Type.F32))

@@ -3,9 +3,10 @@
 
 llama.cpp's own generator writes most families, without a vocabulary. Here are those that it cannot write, in which layers
 read the caches of others (gemma3n, gemma4), and some with which the commands are tried: a plain one (olmo2), one with fused
-matrices (phi3), one with recurrent layers (lfm2), and one with a context longer than a chunk (llama4). In gemma4-heads and
-openelm, layers differ in how many heads they have; bert and mamba have no cache of keys and values. What follows a dash in a
-model's name is no part of the family's.
+matrices (phi3), and one with a context longer than a chunk (llama4). Recurrent layers are short convolutions (lfm2), state spaces
+(granitehybrid) and linear attention (qwen35); gpt-oss has experts, windows and sinks. In gemma4-heads and openelm, layers differ
+in how many heads they have; bert and mamba have no cache of keys and values. In lfm2-attends all layers attend, which libllama
+cannot compute.
 """
 from dataclasses import dataclass
 
@@ -55,10 +56,10 @@ def add_feed_forward(w, s, p, n_ff=0):
     w.matrix(p + "ffn_down.weight", s.n_embd, n_ff)
 
 
-def add_attention(w, s, p, head_dim, cache=True, n_head_kv=0, values=True):
-    """Queries and keys larger than usual, as in make_tiny_models.py."""
+def add_attention(w, s, p, head_dim, cache=True, n_head_kv=0, values=True, gated=False):
+    """Queries and keys larger than usual, as in make_tiny_models.py. gated: a gate follows each query."""
     n_head_kv = n_head_kv or s.n_head_kv
-    w.matrix(p + "attn_q.weight", s.n_head * head_dim, s.n_embd, 1.5)
+    w.matrix(p + "attn_q.weight", (2 if gated else 1) * s.n_head * head_dim, s.n_embd, 1.5)
     if cache:
         w.matrix(p + "attn_k.weight", n_head_kv * head_dim, s.n_embd, 1.5)
         if values:
@@ -100,11 +101,11 @@ def phi3(writer, w):
         w.matrix(p + "ffn_down.weight", s.n_embd, s.n_ff)
 
 
-def lfm2(writer, w):
+def lfm2(writer, w, every=2):
     """Layers 1 and 3 attend, 0 and 2 are short convolutions."""
     s = Sizes(n_layer=4)
     taps = 3
-    attends = [il % 2 == 1 for il in range(s.n_layer)]
+    attends = [(il + 1) % every == 0 for il in range(s.n_layer)]
     add_sizes(writer, s)
     writer.add_head_count_kv([s.n_head_kv if here else 0 for here in attends])
     writer.add_uint32("lfm2.shortconv.l_cache", taps)
@@ -120,6 +121,10 @@ def lfm2(writer, w):
             w.vectors(p + "shortconv.conv.weight", s.n_embd, taps, 0.5)
             w.matrix(p + "shortconv.in_proj.weight", 3 * s.n_embd, s.n_embd)
             w.matrix(p + "shortconv.out_proj.weight", s.n_embd, s.n_embd)
+
+
+def lfm2_attends(writer, w):
+    lfm2(writer, w, every=1)
 
 
 def gemma3n(writer, w):
@@ -303,5 +308,95 @@ def mamba(writer, w):
         w.matrix(p + "ssm_out.weight", n_embd, n_inner)
 
 
+def gpt_oss(writer, w):
+    """Every other layer has a sliding window, all have sinks, and two of four experts compute a token."""
+    s, n_expert = Sizes(n_layer=4), 4
+    add_sizes(writer, s)
+    add_heads(writer, s, s.head_dim)
+    writer.add_sliding_window(16)
+    writer.add_expert_count(n_expert)
+    writer.add_expert_used_count(2)
+    writer.add_expert_feed_forward_length(s.n_ff)
+    add_ends(w, s)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        norms(w, p, ["attn_norm", "post_attention_norm"], s.n_embd)
+        add_attention(w, s, p, s.head_dim)
+        for name, n in (("attn_q", s.n_head * s.head_dim), ("attn_k", s.n_head_kv * s.head_dim), ("attn_v", s.n_head_kv * s.head_dim),
+                        ("attn_output", s.n_embd), ("ffn_gate_inp", n_expert)):
+            w.vector(p + name + ".bias", n, 0.0, 0.1)
+        w.vector(p + "attn_sinks.weight", s.n_head, 0.0, 1.0)
+        w.matrix(p + "ffn_gate_inp.weight", n_expert, s.n_embd)
+        for name, rows, columns in (("gate", s.n_ff, s.n_embd), ("up", s.n_ff, s.n_embd), ("down", s.n_embd, s.n_ff)):
+            w.cube(p + f"ffn_{name}_exps.weight", n_expert, rows, columns)
+            w.vectors(p + f"ffn_{name}_exps.bias", n_expert, rows, 0.1)
+
+
+def granitehybrid(writer, w):
+    """Layers 1 and 3 attend, 0 and 2 are state spaces of eight heads."""
+    s = Sizes(n_layer=4)
+    attends = [il % 2 == 1 for il in range(s.n_layer)]
+    n_inner, n_state, n_group, n_state_head, taps = 2 * s.n_embd, 16, 1, 8, 4
+    n_conv = n_inner + 2 * n_group * n_state
+    add_sizes(writer, s)
+    writer.add_head_count_kv([s.n_head_kv if here else 0 for here in attends])
+    writer.add_rope_dimension_count(s.head_dim)
+    for key, value in {"conv_kernel": taps, "inner_size": n_inner, "state_size": n_state, "time_step_rank": n_state_head, "group_count": n_group}.items():
+        writer.add_uint32("granitehybrid.ssm." + key, value)
+    for key, value in {"attention.scale": 0.25, "embedding_scale": 2.0, "residual_scale": 0.5, "logit_scale": 2.0}.items():
+        writer.add_float32("granitehybrid." + key, value)
+    add_ends(w, s)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        norms(w, p, ["attn_norm", "ffn_norm"], s.n_embd)
+        add_feed_forward(w, s, p)
+        if attends[il]:
+            add_attention(w, s, p, s.head_dim)
+            continue
+        w.matrix(p + "ssm_in.weight", n_inner + n_conv + n_state_head, s.n_embd)
+        w.vectors(p + "ssm_conv1d.weight", n_conv, taps, 0.5)
+        w.vector(p + "ssm_conv1d.bias", n_conv, 0.0, 0.1)
+        w.vector(p + "ssm_dt.bias", n_state_head, 0.0, 0.1)
+        writer.add_tensor(p + "ssm_a", -np.exp(w.rng.standard_normal((n_state_head, 1), dtype=np.float32)))
+        w.vectors(p + "ssm_d", n_state_head, 1, 1.0)
+        w.vectors(p + "ssm_norm.weight", n_group, n_inner // n_group, 1.0)
+        w.matrix(p + "ssm_out.weight", s.n_embd, n_inner)
+
+
+def qwen35(writer, w):
+    """Layers 1 and 3 attend, with a gate for each number of a query; 0 and 2 are linear attention (gated delta nets)."""
+    s = Sizes(n_layer=4)
+    d, n_key_head, n_value_head, taps = 16, 2, 4, 4
+    n_value, n_conv = n_value_head * d, (2 * n_key_head + n_value_head) * d
+    add_sizes(writer, s)
+    add_heads(writer, s, s.head_dim)
+    writer.add_rope_dimension_count(s.head_dim)
+    writer.add_array("qwen35.rope.dimension_sections", [3, 3, 2, 0])
+    writer.add_uint32("qwen35.full_attention_interval", 2)
+    for key, value in {"conv_kernel": taps, "inner_size": n_value, "state_size": d, "time_step_rank": n_value_head, "group_count": n_key_head}.items():
+        writer.add_uint32("qwen35.ssm." + key, value)
+    add_ends(w, s)
+    for il in range(s.n_layer):
+        p = f"blk.{il}."
+        norms(w, p, ["attn_norm", "post_attention_norm"], s.n_embd)
+        add_feed_forward(w, s, p)
+        if il % 2 == 1:
+            add_attention(w, s, p, s.head_dim, gated=True)
+            norms(w, p, ["attn_q_norm", "attn_k_norm"], s.head_dim)
+            continue
+        w.matrix(p + "attn_qkv.weight", n_conv, s.n_embd)
+        w.matrix(p + "attn_gate.weight", n_value, s.n_embd)
+        w.vectors(p + "ssm_conv1d.weight", n_conv, taps, 0.5)
+        w.vector(p + "ssm_dt.bias", n_value_head, 0.0, 0.1)
+        w.vector(p + "ssm_a", n_value_head, -1.0, 0.3)
+        w.matrix(p + "ssm_beta.weight", n_value_head, s.n_embd)
+        w.matrix(p + "ssm_alpha.weight", n_value_head, s.n_embd)
+        norms(w, p, ["ssm_norm"], d)
+        w.matrix(p + "ssm_out.weight", s.n_embd, n_value)
+
+
+# What each is called, and its family where that is not the name.
 FAMILIES = {"olmo2": olmo2, "phi3": phi3, "lfm2": lfm2, "gemma3n": gemma3n, "gemma4": gemma4, "llama4": llama4,
-            "gemma4-heads": gemma4_heads, "openelm": openelm, "bert": bert, "mamba": mamba}
+            "gemma4-heads": gemma4_heads, "openelm": openelm, "bert": bert, "mamba": mamba, "gpt-oss": gpt_oss,
+            "granitehybrid": granitehybrid, "qwen35": qwen35, "lfm2-attends": lfm2_attends}
+FAMILY_OF = {"gemma4-heads": "gemma4", "lfm2-attends": "lfm2"}

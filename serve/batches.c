@@ -55,3 +55,11 @@ struct serve_rows serve_batch_rows_of(const struct serve_batch *b, int32_t seq)
         }
     return r;
 }
+
+const struct serve_row *serve_batch_first_of(const struct serve_batch *b, int32_t seq)
+{
+    for (int32_t i = 0; i < b->n; i++)
+        if (b->row[i].seqs >> seq & 1)
+            return &b->row[i];
+    return NULL;
+}

@@ -38,5 +38,7 @@ struct serve_rows {
     bool ends;           /* the last one wants them */
 };
 struct serve_rows serve_batch_rows_of(const struct serve_batch *b, int32_t seq);
+/* The first of them; NULL: there is none. */
+const struct serve_row *serve_batch_first_of(const struct serve_batch *b, int32_t seq);
 
 #endif

@@ -55,6 +55,7 @@ void llama_free(struct llama_context *ctx)
 {
     if (ctx && ctx == w.ctx) {
         serve_borders_clear(&w);
+        serve_breaks_clear(&w);
         serve_unwatch(&w);
     }
     REAL(llama_free)(ctx);
@@ -138,9 +139,12 @@ int32_t llama_process(struct llama_context *ctx, enum llama_process_type type, s
     if (ctx != w.ctx || type != LLAMA_PROCESS_TYPE_DECODE || !b)
         return REAL(llama_process)(ctx, type, batch);
     if (w.unmatched) {
+        serve_breaks_begin(&w, b);
         const int32_t status = REAL(llama_process)(ctx, type, batch);
-        if (status == 0)
+        if (status == 0) {
             say(b);
+            serve_breaks_end(&w, b);
+        }
         return status;
     }
     serve_decode_begin(&w, b);
@@ -233,7 +237,10 @@ static void free_dead_cells(int32_t seq)
         else if (w.slot_cache[i].n_unknown == 0)
             serve_watched_count(&w, i);
         const int32_t n = w.sequences.of[i].n + w.slot_cache[i].n_unknown;
-        w.slot_cache[i].n_fixed = w.slot_cache[i].n_fixed < n ? w.slot_cache[i].n_fixed : n;
+        if (n < w.slot_cache[i].n_fixed) {
+            w.slot_cache[i].n_fixed = n;
+            w.slot_cache[i].n_settled = 0;
+        }
         serve_document_cells_check(&w, i);
         serve_watched_report(&w, i);
     }
@@ -244,6 +251,8 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
 {
     if (is_slot_of(mem, seq_id) && p1 < 0)
         w.copied[seq_id] = false;
+    if (w.unmatched && is_slot_of(mem, seq_id) && p0 < 0 && p1 < 0 && serve_slots_how(seq_id).claim == 0)
+        w.said[seq_id].n = 0; /* it is emptied, and nobody reads it again */
     if (is_slot_of(mem, seq_id) && p1 < 0 && p0 > 0)
         serve_borders_go_back(&w, seq_id, p0);
     if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
@@ -320,6 +329,8 @@ bool llama_memory_can_shift(llama_memory_t mem)
 void llama_memory_clear(llama_memory_t mem, bool data)
 {
     REAL(llama_memory_clear)(mem, data);
+    for (int32_t i = 0; w.ctx && llama_get_memory(w.ctx) == mem && i < w.n_slots; i++)
+        w.said[i].n = 0;
     if (is_watched(mem)) {
         serve_sequences_rm(&w.sequences, -1, -1, -1);
         free_dead_cells(-1);

@@ -58,6 +58,7 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
                          const struct serve_rule *rule)
 {
     const int32_t *cell = w->sequences.of[seq].cell;
+    int32_t *const n_settled = &w->slot_cache[seq].n_settled;
     const size_t n_prefix = (size_t)part->n_prefix, n = (size_t)(part->to - part->from);
     int32_t *cells = malloc((n_prefix + n + 1) * sizeof *cells);
     if (!cells)
@@ -70,13 +71,15 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
                               .policy = rule ? rule->policy : w->fallback,
                               .size = &part->size,
                               .n_prefix = part->n_prefix,
-                              .sample = w->sample[seq]};
+                              .sample = w->sample[seq],
+                              .n_settled = part->n_prefix == part->from ? n_settled : NULL};
     int rc = wnw_bridge_compress_cells(w->cache, &of);
     if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, part) &&
         strcmp(rule->keep_rule.recipe, SERVE_FALLBACK) != 0) {
         warn_fallback(w, rule->keep_rule.recipe, rc);
         serve_slots_count_fallback();
         of.policy = w->fallback;
+        *n_settled = 0;
         rc = wnw_bridge_compress_cells(w->cache, &of);
     }
     free(cells);

@@ -186,10 +186,12 @@ static void take(struct serve_watched *w, const struct serve_batch *b)
         s->reading = !r.ends;
         serve_watched_report(w, seq);
         if (ended) {
-            serve_breaks_tell(w, seq, serve_document_cells_shared(w, seq));
+            serve_breaks_tell(w, seq, s->at_prompt, serve_document_cells_shared(w, seq));
             finish_prompt(w, seq);
         } else if (reads) {
             compress_chunk(w, seq);
+        } else { /* the last token of a prompt that was there as a whole is read alone */
+            serve_breaks_tell_row(w, seq, w->sequences.of[seq].n - r.n, serve_document_cells_shared(w, seq));
         }
     }
     serve_watched_tell(w, false, false);

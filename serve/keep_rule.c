@@ -35,6 +35,7 @@ int serve_keep_rule_set(struct serve_keep_rule *keep_rule, const char *recipe, w
     const char *form = parsed ? wnw_policy_string(parsed) : "";
     keep_rule->keeps_quality = strstr(form, "+quality") != NULL;
     keep_rule->chunks = can_chunk(keep_rule, parsed);
+    keep_rule->by_blocks = parsed && app_chunk_by_blocks(parsed);
     if (strlen(form) < sizeof keep_rule->form)
         strcpy(keep_rule->form, form);
     if (policy)

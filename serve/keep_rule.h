@@ -27,7 +27,8 @@ struct serve_keep_rule {
     uint64_t adapters;  /* a mark of the scales of the server's adapters; 0: it has none */
     bool keeps_quality; /* it drops a share of the scores of all entries that it judges */
     bool chunks;        /* it can compress a prompt while that is read */
-    int32_t chunk;      /* tokens after which it does that for this request's prompt; 0: at the prompt's end */
+    bool by_blocks;     /* it keeps some of every block, so that a size is no limit of what it keeps */
+    int32_t chunk; /* tokens after which it does that for this request's prompt; 0: at the prompt's end */
 };
 
 /* Parses a recipe of less than SERVE_RECIPE bytes and takes it into *keep_rule. *policy is the caller's, NULL for "full" and for

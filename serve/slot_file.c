@@ -264,7 +264,8 @@ static int check_header(const struct serve_slot_file *file, uint64_t size, const
                                   (uint64_t)(form->n_heads > 0 ? form->n_heads : INT32_MAX);
     if (file->n_tokens > size / sizeof(int32_t) || file->packed_bytes > size || file->border_bytes > size ||
         file->n_sequence < 0 || (uint64_t)file->n_sequence > file->n_tokens ||
-        (file->n_at != 0 && file->n_at != file->n_sequence) || bytes_of(file) != size)
+        (file->n_at != 0 && file->n_at != file->n_sequence) || file->n_settled < 0 ||
+        file->n_settled > file->n_sequence || bytes_of(file) != size)
         return wnw__fail(WNW_E_FORMAT, "%s", damaged);
     if (!serve_is_plain(file->fingerprint, sizeof file->fingerprint) || (file->compressed & ~1) != 0 ||
         (file->compressed && !is_by(file)) || file->entries < 0 || (uint64_t)file->entries > most_entries)

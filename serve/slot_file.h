@@ -30,11 +30,12 @@ struct serve_slot_file {
     uint64_t n_tokens, state_bytes, packed_bytes;
     uint64_t
         border_bytes; /* states that follow, to which it can be gone back (borders.h); of parked slots alone */
-    int64_t entries;    /* in all heads */
+    int64_t entries;  /* in all heads */
     int32_t n_sequence; /* tokens whose keys and values are there; n_tokens counts the server's notes, too */
     int32_t compressed;
     int32_t
         n_at; /* positions that follow the notes, one for each of n_sequence; 0: nothing was removed (stretch.h) */
+    int32_t n_settled;       /* first entries of a head that a policy of blocks has judged (watched.h) */
     struct serve_slot_by by; /* if it was compressed */
     uint64_t sum; /* XXH3 of all that follows, and of this with a sum of 0 (decision 111); set on writing */
 };
@@ -61,10 +62,10 @@ int serve_slot_file_check(const struct serve_slot_file *file, const int32_t *not
 /* A slot that was read from a file and checked. */
 struct serve_slot_read {
     struct serve_slot_file file;
-    int32_t *notes; /* [file.n_tokens + file.n_at], owned */
-    uint8_t *state; /* [file.state_bytes], owned */
+    int32_t *notes;   /* [file.n_tokens + file.n_at], owned */
+    uint8_t *state;   /* [file.state_bytes], owned */
     uint8_t *borders; /* [file.border_bytes], owned */
-    size_t bytes;   /* of the file */
+    size_t bytes;     /* of the file */
 };
 /* Writes a slot to memory, which the caller frees, with its borders. WNW_E_NOMEM with a sentence; then *bytes is NULL. */
 int serve_slot_file_pack(uint8_t **bytes, size_t *n, struct serve_slot_read *slot);

@@ -112,6 +112,7 @@ static void describe(struct serve_slot_file *file, const struct serve_watched *w
     file->entries = s->entries;
     file->n_sequence = w->sequences.of[seq].n + s->n_unknown;
     file->compressed = by != NULL;
+    file->n_settled = s->compressed ? s->n_settled : 0;
     if (by) {
         strcpy(file->by.recipe, by->recipe);
         file->by.size = by->size;
@@ -256,6 +257,7 @@ static struct serve_slot_cache slot_cache_of(const struct serve_slot_file *file)
                                           .n_unknown = file->n_sequence,
                                           .entries = file->entries,
                                           .n_fixed = file->compressed ? file->n_sequence : 0,
+                                          .n_settled = file->n_settled,
                                           .compressed = file->compressed != 0};
     if (!slot_cache.compressed)
         return slot_cache;

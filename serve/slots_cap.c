@@ -156,12 +156,17 @@ static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve
     return chunk;
 }
 
+/* Whether a rule can compress a prompt while that is read. Under a cap its size must bound what it keeps. */
+static bool can_chunk(const struct serve_keep_rule *rule)
+{
+    const bool sized = rule->size.kind == WNW_SIZE_BUDGET || rule->size.kind == WNW_SIZE_RATIO;
+    return rule->chunks && (rule->by_blocks ? serve_settings()->cap == 0 : sized);
+}
+
 int32_t serve_slots_chunk(const struct serve_slots *all, const struct serve_ask *ask)
 {
     const int32_t chunk = serve_settings()->chunk;
-    const bool sized =
-        ask->keep_rule.size.kind == WNW_SIZE_BUDGET || ask->keep_rule.size.kind == WNW_SIZE_RATIO;
-    if (chunk == 0 || !ask->keep_rule.chunks || !sized || ask->stores > 0 || ask->visits || !all->by_request)
+    if (chunk == 0 || !can_chunk(&ask->keep_rule) || ask->stores > 0 || ask->visits || !all->by_request)
         return 0;
     if (chunk > 0)
         return chunk;
@@ -239,9 +244,13 @@ enum serve_answer serve_slots_check_cap(struct serve_slots *all, const struct se
         if (all->rounding_bytes > 0)
             n += snprintf(why + n, SERVE_TEXT - (size_t)n, " and room for whole pages %" PRIu64,
                           all->rounding_bytes);
-        if (!ask->keep_rule.chunks && !serve_keeps_all(&ask->keep_rule) && serve_settings()->chunk != 0)
-            snprintf(why + n, SERVE_TEXT - (size_t)n,
-                     "; its policy cannot compress a prompt while it is read, as keydiff can");
+        if ((!ask->keep_rule.chunks || ask->keep_rule.by_blocks) && !serve_keeps_all(&ask->keep_rule) &&
+            serve_settings()->chunk != 0)
+            snprintf(
+                why + n, SERVE_TEXT - (size_t)n, "; %s",
+                ask->keep_rule.by_blocks
+                    ? "its policy keeps some of every block of a prompt, and keydiff with a size does not"
+                    : "its policy cannot compress a prompt while it is read, as keydiff can");
         return SERVE_TOO_LONG;
     }
     if (taken + peak > cap) {

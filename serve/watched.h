@@ -23,8 +23,10 @@ struct serve_slot_cache {
     bool reading;  /* a prompt, and more of it will come */
     bool compressed;
     struct serve_keep_rule by;
-    int64_t entries;   /* in all heads */
-    int32_t n_fixed;   /* first tokens that it had when it was compressed last */
+    int64_t entries; /* in all heads */
+    int32_t n_fixed; /* first tokens that it had when it was compressed last */
+    int32_t
+        n_settled; /* first entries of a head after the header that a policy of blocks has judged; 0: none, or it is not known */
     int32_t at_prompt; /* the first token of the last prompt that it read */
     bool restored;     /* its first tokens were restored from a file, so nothing was recorded for them */
     bool unnoted;      /* the records of tokens that it read were dropped, because no rule needs them */
@@ -43,11 +45,11 @@ struct serve_rule {
 };
 
 /* Where the prompt of a slot's request leaves what was there (breaks.h). */
-enum { SERVE_BREAK = 16 };
 struct serve_break {
-    uint64_t noted, told; /* claims, as serve_how has them */
-    int32_t at, n_before, n_was;
-    int32_t before[SERVE_BREAK], was[SERVE_BREAK]; /* tokens in front of `at`, and from it on */
+    uint64_t noted, told, begun; /* claims, as serve_how has them; begun where rows are not matched */
+    int32_t at, n_was;
+    int32_t *was;    /* [n_was] the tokens from `at` on, owned; NULL: they are not known */
+    int32_t n_first; /* tokens before the first row of the claim that was begun */
 };
 
 /* States to which a slot can be gone back (borders.h), by their number of tokens. */

@@ -71,19 +71,22 @@ void serve_why_add(const struct serve_why *x)
     char where[48] = "";
     if (x->broke)
         snprintf(where, sizeof where, "; from token %d on: ", (int)x->at);
+    else if (x->cause)
+        snprintf(where, sizeof where, "; ");
     app_note("slot %d: %d tokens read, %d from the slot, %d parked, %d of a document%s%s", (int)x->slot,
              (int)x->n_read, (int)x->n_slot, (int)x->n_parked, (int)x->n_document, where,
-             x->broke ? x->cause : "");
+             x->cause ? x->cause : "");
 }
 
 static json_t *json_of(const struct serve_why *x, bool own)
 {
     json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:i}", "slot", (int)x->slot, "from_slot", (int)x->n_slot,
                           "parked", (int)x->n_parked, "document", (int)x->n_document, "read", (int)x->n_read);
+    if (o && x->cause)
+        json_object_set_new(o, "cause", json_string(x->cause));
     if (!o || !x->broke)
         return o;
     json_object_set_new(o, "differs_at", json_integer(x->at));
-    json_object_set_new(o, "cause", json_string(x->cause));
     if (own) {
         json_object_set_new(o, "before", json_string(x->before));
         json_object_set_new(o, "was", json_string(x->was));

@@ -21,10 +21,11 @@ struct serve_why {
     int32_t at;
     char before[SERVE_WHY_TEXT], was[SERVE_WHY_TEXT],
         is[SERVE_WHY_TEXT]; /* texts before it, and from it on */
-    const char *cause;      /* what is likely; NULL: nothing broke */
+    const char *cause;      /* what is likely; NULL: nothing that was there was read again */
 };
 
 #define SERVE_WHY_DIFFERS "the text differs"
+#define SERVE_WHY_STATES  "layers with a window or a state go back to ends of turns alone"
 /* The likely cause why a text goes on with `is` where it went on with `was`. */
 const char *serve_why_cause(const char *before, const char *was, const char *is);
 /* Makes a text of these bytes that is UTF-8 and ends within its room. */

@@ -1145,6 +1145,7 @@ wnw_bridge_cells_of._fields_ = [
     ("size", POINTER(wnw_size)),
     ("n_prefix", c_int32),
     ("sample", POINTER(wnw_bridge_sample)),
+    ("n_settled", POINTER(c_int32)),
 ]
 
 wnw_head._fields_ = [
@@ -1590,6 +1591,7 @@ FUNCTIONS = {
     "wnw_stored_tokens": (POINTER(c_int32), [POINTER(wnw_stored), POINTER(c_int32)]),
     "wnw_strerror": (c_char_p, [c_int]),
     "wnw_text_exceeds": (c_bool, [POINTER(wnw_model), c_char_p, c_size_t, c_int32, POINTER(c_size_t)]),
+    "wnw_text_of": (c_int, [POINTER(wnw_model), POINTER(c_int32), c_int32, POINTER(c_size_t), POINTER(c_char_p)]),
     "wnw_token_is_eog": (c_bool, [POINTER(wnw_model), c_int32]),
     "wnw_token_piece": (c_int, [POINTER(wnw_model), c_int32, POINTER(c_char_p)]),
     "wnw_tokenize": (c_int, [POINTER(wnw_model), c_char_p, c_size_t, c_bool, c_bool, POINTER(POINTER(c_int32)), POINTER(c_int32)]),

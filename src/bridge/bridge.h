@@ -108,8 +108,10 @@ struct wnw__bridge_watch {
         int32_t *cell;    /* [n] of the sequence, in the order in which they were written */
         int32_t n_prefix; /* the first of them, which a policy sees, protects and does not count; mostly 0 */
         const struct wnw_bridge_sample
-            *sample;                /* of what was fed again (sequence/sample.c); NULL: nothing was */
-    } last;                         /* the sequence of the last row of the last batch, with that row */
+            *sample; /* of what was fed again (sequence/sample.c); NULL: nothing was */
+        int32_t n_settled,
+            settles; /* first entries that are settled at least; and those of a plan that was applied */
+    } last;          /* the sequence of the last row of the last batch, with that row */
     struct wnw__bridge_site *sites; /* [n_site] of the current graph, in its order */
     int32_t n_site, cap_site;
     bool sites_known;                  /* the sites are those of the last graph, which can be recognised */

@@ -51,6 +51,11 @@ enum { MOST_ROUNDS = 1000 };
     "deepseek2 deepseek2-ocr mistral4 deepseek32 glm-dsa dots3note hy_v4 kimi-linear kimi-k3 bailingmoe3 " \
     "glm5-next"
 #define WITH_MLA_INDEXER "deepseek32 glm-dsa dots3note"
+/* Families with recurrent layers and others that attend: which they are follows from the KV heads of each, or is listed. */
+#define RECURRENT_BY_HEADS                                                                               \
+    "lfm2 lfm2moe jamba granitehybrid plamo2 nemotron_h nemotron_h_moe kimi-linear kimi-k3 bailingmoe3 " \
+    "glm5-next"
+#define RECURRENT_BY_LIST "qwen3next qwen35 qwen35moe qwen4exp minimax-01"
 /* Families of experts that have no way of choosing them unless the file says it. */
 #define WITH_GATING                                                                          \
     "bailingmoe2 bailingmoe3 deepseek32 deepseek4 dots1 dots3note exaone-moe hy_v4 kimi-k3 " \
@@ -520,6 +525,34 @@ static int check_layers(const struct wnw_model *m)
                             m->foreign.name, number(m, ".block_count", 0));
 }
 
+/* Whether a layer is recurrent, as libllama has it. */
+static bool is_recurrent(const struct wnw_model *m, size_t il)
+{
+    double x;
+    if (is_of(m, RECURRENT_BY_HEADS))
+        return number(m, ".attention.head_count_kv", il) == 0 &&
+               (!is_of(m, "nemotron_h nemotron_h_moe") || number(m, ".feed_forward_length", il) == 0);
+    if (read_number(m, ".attention.recurrent_layers", il, &x))
+        return x != 0;
+    if (!read_number(m, ".full_attention_interval", 0, &x))
+        x = is_of(m, "minimax-01") ? 8 : 4;
+    return fmod((double)il + 1, x) != 0;
+}
+
+/* libllama asserts on the list of states that its graph reads, and the graph has none where no layer is recurrent. */
+static int check_recurrent(const struct wnw_model *m)
+{
+    const double n = number(m, ".block_count", 0) - number(m, ".nextn_predict_layers", 0);
+    bool any = !is_of(m, RECURRENT_BY_HEADS " " RECURRENT_BY_LIST);
+    for (size_t il = 0; !any && (double)il < n; il++)
+        any = is_recurrent(m, il);
+    return any ? WNW_OK
+               : wnw__fail(WNW_E_UNSUPPORTED,
+                           "the GGUF says that all layers of this %s attend: libllama cannot compute a model "
+                           "of this family without a recurrent layer",
+                           m->foreign.name);
+}
+
 /* A head of the delta rule has keys and values of one size. */
 static int check_delta(const struct wnw_model *m)
 {
@@ -601,6 +634,7 @@ int wnw__admit_keys(const struct wnw_model *m)
     WNW_TRY(check_indexers(m));
     WNW_TRY(check_shared(m));
     WNW_TRY(check_layers(m));
+    WNW_TRY(check_recurrent(m));
     WNW_TRY(check_delta(m));
     WNW_TRY(check_ngrams(m));
     WNW_TRY(check_temperature(m));

@@ -94,7 +94,25 @@ static int add_piece(struct pieces *p, const struct llama_vocab *vocab, int32_t 
     return WNW_OK;
 }
 
-static int pieces_of(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, bool special, char **text)
+/* Which texts of tokens are wanted. */
+struct wanted {
+    bool control;    /* those of control tokens, too */
+    bool as_written; /* as the text was before a blank was put before it */
+    size_t *at;      /* [n_tokens + 1] where each token begins, and the end; NULL: not wanted */
+};
+
+/* Takes back the blank that the vocabulary has put before a text, and what follows a NUL, which no text has. */
+static void as_written(struct pieces *p, size_t from, bool blank)
+{
+    p->n = from + strlen(p->s + from);
+    if (!blank || p->s[from] != ' ')
+        return;
+    memmove(p->s + from, p->s + from + 1, p->n - from);
+    p->n--;
+}
+
+static int pieces_of(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, const struct wanted *want,
+                     char **text)
 {
     WNW_REQUIRE(text);
     *text = NULL;
@@ -104,6 +122,7 @@ static int pieces_of(const wnw_model *m, const int32_t *tokens, int32_t n_tokens
     /* Without a vocabulary no token has a text. */
     const int32_t n_vocab =
         llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE ? 0 : llama_vocab_n_tokens(vocab);
+    const bool prefix = want->as_written && m->tokenizer && m->tokenizer->prefix;
     struct pieces p = {.cap = 64 + (size_t)(n_tokens > 0 ? n_tokens : 0) * 8};
     p.s = malloc(p.cap);
     if (!p.s)
@@ -111,30 +130,44 @@ static int pieces_of(const wnw_model *m, const int32_t *tokens, int32_t n_tokens
     *p.s = '\0';
     int rc = WNW_OK;
     for (int32_t i = 0; rc == WNW_OK && i < n_tokens; i++) {
-        if (tokens[i] >= 0 && tokens[i] < n_vocab)
-            rc = add_piece(&p, vocab, tokens[i], special);
+        const size_t from = p.n;
+        if (want->at)
+            want->at[i] = from;
+        if (tokens[i] < 0 || tokens[i] >= n_vocab)
+            continue;
+        rc = add_piece(&p, vocab, tokens[i], want->control);
+        if (rc == WNW_OK && want->as_written)
+            as_written(&p, from, prefix && (i == 0 || wnw__is_special(m->tokenizer, tokens[i - 1])));
     }
     if (rc != WNW_OK) {
         free(p.s);
         return rc;
     }
+    if (want->at)
+        want->at[n_tokens > 0 ? n_tokens : 0] = p.n;
     *text = p.s;
     return WNW_OK;
 }
 
 int wnw_detokenize(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text)
 {
-    return pieces_of(m, tokens, n_tokens, false, text);
+    return pieces_of(m, tokens, n_tokens, &(struct wanted){.control = false}, text);
 }
 
 int wnw__detokenize_all(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, char **text)
 {
-    return pieces_of(m, tokens, n_tokens, true, text);
+    return pieces_of(m, tokens, n_tokens, &(struct wanted){.control = true}, text);
 }
 
 int wnw_token_piece(const wnw_model *m, int32_t token, char **text)
 {
-    return pieces_of(m, &token, 1, true, text);
+    return pieces_of(m, &token, 1, &(struct wanted){.control = true}, text);
+}
+
+int wnw_text_of(const wnw_model *m, const int32_t *tokens, int32_t n_tokens, size_t *at, char **text)
+{
+    return pieces_of(m, tokens, n_tokens, &(struct wanted){.control = true, .as_written = true, .at = at},
+                     text);
 }
 
 bool wnw_token_is_eog(const wnw_model *m, int32_t token)

@@ -41,6 +41,7 @@ PY
 good 'questions at once' ask -m "$model" -c "$work/a-half.wkv" -c "$work/b.wkv" --questions "$work/questions" -n 8 -t 1
 
 bad 'twice' 'is named twice' ask -m "$model" -c "$work/a.wkv" -c "$work/a.wkv" -p x
+bad 'twice, by two names' 'is named twice' ask -m "$model" -c "$work/a.wkv" -c "$work/./a.wkv" -p x
 bad 'a share of one' '--reread is for several documents' ask -m "$model" -c "$work/a.wkv" --reread 0.1 -p x
 bad 'no share' '0 to 1' ask -m "$model" -c "$work/a.wkv" -c "$work/b.wkv" --reread 2 -p x
 bad 'on devices' 'leave out --devices|without the backend' ask -m "$model" -c "$work/a.wkv" -c "$work/b.wkv" --devices cpu -p x

@@ -24,6 +24,8 @@ bad 'another model' 'belongs to model' export "$work/doc.wkv" --slot "$made/x" -
 bad 'no stored document' 'no stored cache' export "$work/doc.txt" --slot "$made/x" -m "$model"
 bad 'no such file' 'cannot open' export "$work/none.wkv" --slot "$made/x" -m "$model"
 bad 'over the document' 'is an input' export "$work/doc.wkv" --slot "$work/doc.wkv" -m "$model"
+bad 'no name of a folder' 'the folder cannot be made' export "$work/doc.wkv" --state '' -m "$model"
+bad 'a file in place of a folder' 'Not a directory' export "$work/doc.wkv" --state "$work/doc.txt" -m "$model"
 bad 'no such folder' 'there is no folder' export "$work/doc.wkv" --slot "$made/none/x" -m "$model"
 good 'a tail' compress -m "$model" --policy full --kv-type q8_0 --kv-tail 32 -f "$work/doc.txt" -o "$work/tail.wkv"
 bad 'a tail' '--kv-tail' export "$work/tail.wkv" --slot "$made/x" -m "$model"

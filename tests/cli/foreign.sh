@@ -3,7 +3,7 @@
 # sentence.
 . "$(dirname "$0")/lib.sh"
 foreign=$tiny/foreign
-for name in olmo2 phi3 lfm2 gemma3n gemma4 bert mamba; do need_file "$foreign/$name.gguf"; done
+for name in olmo2 phi3 lfm2 gemma3n gemma4 gpt-oss granitehybrid qwen35 lfm2-attends bert mamba; do need_file "$foreign/$name.gguf"; done
 export WINNOW_CACHE=$work/cache
 if "$WINNOW" tokens -m "$foreign/olmo2.gguf" -p x 2>&1 | grep -q 'no backend'; then
     printf 'this build has no backend: families of others are refused\n'
@@ -14,7 +14,7 @@ fi
     seq -f ' %g' 240
 } | tr -d '\n' >"$work/text"
 
-for name in olmo2 phi3 lfm2 gemma3n gemma4; do
+for name in olmo2 phi3 lfm2 gemma3n gemma4 gpt-oss granitehybrid qwen35; do
     m=$foreign/$name.gguf
     good "$name: tokens" tokens -m "$m" -p 'the inn' && grep -qE '^[0-9]+( [0-9]+)+$' "$work/out" || fail "$name: no ids"
     good "$name: run" run -m "$m" -f "$work/text" -p what --policy snapkv --budget 64 -n 4 --json && {
@@ -63,7 +63,7 @@ for set in "WINNOW_POLICY=keydiff WINNOW_BUDGET=20" WINNOW_POLICY=none WINNOW_BU
 done
 
 # Gates on hidden states: what attention reads is found in libllama's graphs.
-for name in olmo2 lfm2 gemma4; do
+for name in olmo2 lfm2 gemma4 qwen35; do
     m=$foreign/$name.gguf
     good "$name: calibrate inputgate" calibrate inputgate -m "$m" -f "$work/text" --set pieces=2,length=80 -t 1 -o "$work/gates.json" &&
         json "$name: gates of the layers with a cache" "$work/gates.json" \
@@ -79,6 +79,12 @@ bad 'no cache: plan of bert' 'has no layer with a cache of keys and values: noth
 bad 'no cache: mamba' 'mamba has recurrent layers alone' run -m "$foreign/mamba.gguf" -f "$work/text" -p x --policy snapkv --budget 64
 bad 'no cache: plan of mamba' 'mamba has recurrent layers alone' \
     plan -m "$foreign/mamba.gguf" -f "$work/text" --policy snapkv --budget 64 -o "$work/made/p.json"
+
+# libllama ends the process for a model of this family without a recurrent layer.
+for command in 'run -p x' 'tokens -p x' 'serve --port 0'; do
+    # shellcheck disable=SC2086
+    bad "all layers attend: ${command%% *}" 'all layers of this lfm2 attend: libllama cannot compute' $command -m "$foreign/lfm2-attends.gguf"
+done
 
 # What cannot be had is refused.
 bad 'bench roofline' 'lfm2 runs through libllama' bench roofline -m "$m" -t 1 --lengths 128

@@ -448,6 +448,14 @@ static void null_models(void **state)
     wnw_free(text);
     assert_ok(wnw_token_piece(fx->model, -1, &text));
     wnw_free(text);
+    assert_null_refused(wnw_text_of(NULL, fx->tokens, 1, NULL, &text));
+    assert_null_refused(wnw_text_of(fx->model, NULL, 1, NULL, &text));
+    assert_null(text);
+    assert_null_refused(wnw_text_of(fx->model, fx->tokens, 1, NULL, NULL));
+    assert_ok(wnw_text_of(fx->model, NULL, 0, &n_bytes, &text));
+    assert_string_equal(text, "");
+    assert_int_equal(n_bytes, 0);
+    wnw_free(text);
     assert_false(wnw_token_is_eog(NULL, 2));
     assert_null_refused(wnw_prompt_build(NULL, fx->model, &params));
     assert_null_refused(wnw_prompt_build(&prompt, NULL, &params));

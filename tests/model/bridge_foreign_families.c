@@ -143,7 +143,8 @@ static const char *const generated[] = {
     "qwen35-dense",    "qwen35moe-moe",   "granitehybrid-dense", "lfm2-dense",       "jamba-dense",
     "falcon-h1-dense", "nemotron_h-dense"};
 /* Of scripts/tiny_foreign.py. */
-static const char *const ours[] = {"olmo2", "phi3", "lfm2", "gemma3n", "gemma4", "gemma4-heads", "llama4"};
+static const char *const ours[] = {"olmo2",        "phi3",   "lfm2",    "gemma3n",       "gemma4",
+                                   "gemma4-heads", "llama4", "gpt-oss", "granitehybrid", "qwen35"};
 
 /* Generated ones that cannot be opened, and what the sentence says why. */
 static const struct refusal {

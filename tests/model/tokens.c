@@ -6,6 +6,7 @@
 #include "gguf_copy.h"
 #include "helpers.h"
 #include "peek_text.h"
+#include "winnow_tools.h"
 
 #include <llama.h>
 #include <stdio.h>
@@ -511,12 +512,62 @@ static void input_merges_to_no_control_token(void **state)
     close_pair(&p);
 }
 
+/* A text is what comes of its tokens, and each begins where its own text does. */
+static void check_text_of(const struct pair *p, const char *text)
+{
+    struct ids got;
+    char *spelled, *piece;
+    assert_ok(wnw_tokenize(p->m, text, strlen(text), false, true, &got.id, &got.n));
+    size_t *at = calloc((size_t)got.n + 1, sizeof *at);
+    assert_non_null(at);
+    assert_ok(wnw_text_of(p->m, got.id, got.n, at, &spelled));
+    if (strcmp(spelled, text) != 0)
+        fail_msg("%s: '%s' comes back as '%s'", p->name, text, spelled);
+    for (int32_t i = 0; i < got.n; i++) {
+        assert_ok(wnw_token_piece(p->m, got.id[i], &piece));
+        const size_t n = at[i + 1] - at[i], blank = strlen(piece) - n;
+        assert_cmp(blank, <=, 1);
+        assert_memory_equal(piece + blank, spelled + at[i], n);
+        wnw_free(piece);
+    }
+    assert_int_equal(at[got.n], strlen(text));
+    free(at);
+    wnw_free(spelled);
+    drop(&got);
+}
+
+static void text_comes_back(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",
+                                        "the",
+                                        " the",
+                                        "  the",
+                                        " ",
+                                        "\n",
+                                        "a</s>b",
+                                        "a<eos>b",
+                                        "<eos> b<eos>  b",
+                                        "<bos>the</s> the</s><s>",
+                                        "[INST] the [/INST] the </s>[INST] in [/INST]",
+                                        "<|im_start|>user\nthe <|im_end|>\n"};
+    for (int v = 0; v < N_VOCABULARIES; v++) {
+        if (strstr(vocabularies[v].name, "swallows")) /* white space is in no token there */
+            continue;
+        struct pair p = open_pair(&vocabularies[v]);
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+            check_text_of(&p, texts[i]);
+        close_pair(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_texts_as_libllama), cmocka_unit_test(every_cut),
         cmocka_unit_test(long_texts_in_chunks),    cmocka_unit_test(spelled_by_bytes),
         cmocka_unit_test(input_is_plain),          cmocka_unit_test(input_merges_to_no_control_token),
+        cmocka_unit_test(text_comes_back),
     };
     return cmocka_run_group_tests_name("tokens", tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ with serve("--policy", "keydiff", "--budget", "200", "--kv-bytes", str(CAP * row
     check("the cap held for all", most.end() <= CAP * row, most.bytes)
 
 # Policies that cannot, and a server that shall not.
-for options, words in ((("--policy", "replay"), "cannot compress a prompt while it is read"), (("--policy", "lagkv"), "cannot compress a prompt while it is read"), (("--policy", "keydiff", "--evict", "end"), "while it is read,")):
+for options, words in ((("--policy", "replay"), "cannot compress a prompt while it is read"), (("--policy", "lagkv"), "keeps some of every block"), (("--policy", "keydiff", "--evict", "end"), "while it is read,")):
     with serve(*options, "--ratio", "0.75", "--kv-bytes", str(CAP * row)) as s:
         r = ask(s, ids(3000, 1))
         check(f"{options}: refused", r.status == 400 and words in r.text, r.text[:300])
@@ -80,6 +80,20 @@ with serve("--policy", "keydiff", "--ratio", "0.75", "--evict", "chunk:300") as 
     for policy in ("replay", "full"):
         r = ask(s, ids(1000, 2), winnow={"policy": policy})
         check(f"{policy} is read whole", r.status == 200 and "chunk" not in kv(s)["slots"][0], kv(s)["slots"][0])
+
+# A policy of blocks judges each once, so that earlier chunks stay as they are. Its own size is as good as a given one.
+for size, least, most in ((("--ratio", "0.5"), 0.5, 0.5), ((), 0.2, 0.6)):
+    with serve("--policy", "lagkv:lag=32,sink=4", "--evict", "chunk:300", *size) as s:
+        top = Most(s)
+        r = ask(s, ids(3000, 1), n_predict=1)
+        said = kv(s)
+        slot = said["slots"][0]
+        check(f"lagkv {size}: in chunks", r.status == 200 and slot["chunk"] == 300 and said["compressions"] > 4 and said["compressions_by_fallback"] == said["compressions_failed"] == 0, said)
+        check(f"lagkv {size}: what stays", 3000 * least - 2 <= slot["entries"] <= 3000 * most + 3 * 32 and top.end() < 2400 * row, slot, top.bytes)
+        before = slot["entries"]
+        r = ask(s, ids(3000, 1) + ids(400, 2), n_predict=1)
+        grown = kv(s)["slots"][0]["entries"] - before
+        check(f"lagkv {size}: goes on", r.json["timings"]["cache_n"] >= 2999 and 400 * least - 64 <= grown <= 400, grown, r.json["timings"])
 
 # A long prompt of a model with head budgets is read in chunks by itself. A model of a longer context is needed.
 with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +115,7 @@ with tempfile.TemporaryDirectory() as folder:
             check(f"{options}: long", r.status == 200 and kv(s)["slots"][0].get("chunk") == chunk, r.text[:300], kv(s)["slots"][0])
 
 for options, words in ((("--evict", "layer"), "chunk or chunk:C"), (("--evict", "chunk:100"), "at least 128"), (("--evict", "chunk:"), "chunk:C takes C tokens"), (("--evict", "chunk:0"), "chunk:C takes C tokens"), (("--evict", "soon"), "unknown"),
-                       (("--evict", "chunk", "--policy", "full"), "removes nothing"), (("--evict", "chunk", "--policy", "replay"), "queries of the whole prompt"), (("--evict", "chunk", "--policy", "lagkv"), "blocks"), (("--evict", "chunk", "--keep-quality", "0.9"), "whole prompts")):
+                       (("--evict", "chunk", "--policy", "full"), "removes nothing"), (("--evict", "chunk", "--policy", "replay"), "queries of the whole prompt"), (("--evict", "chunk", "--policy", "lagkv", "--kv-bytes", "1G"), "some of every block"), (("--evict", "chunk", "--keep-quality", "0.9"), "whole prompts")):
     p = subprocess.run([winnow, "serve", "-m", MODEL, "--port", "0", *options], capture_output=True, text=True, timeout=60)
     check(f"{options}: one sentence", p.returncode == 2 and words in p.stderr and p.stderr.count("\n") == 1, p.returncode, p.stderr)
 finish()

@@ -193,6 +193,11 @@ def probabilities(answer):
     return [(entry["id"], entry["logprob"]) for entry in answer["completion_probabilities"]]
 
 
+def comparable(*answers):
+    """Whether answers have probabilities: where all bytes of one are no character, it has none."""
+    return all("completion_probabilities" in a for a in answers)
+
+
 def nearly_same(a, b, bound):
     """Whether two answers agree token by token. If a token differs and both choices have about the same probability, the
     rest is not compared, because rounding may choose either."""

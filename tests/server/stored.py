@@ -42,8 +42,8 @@ def compress(name, text, *options, of=model):
     return made
 
 
-def ask(stored, question):
-    done = run("ask", "-m", model, "-c", stored, "-p", question, "-n", str(N), "--json")
+def ask(stored, question, of=model):
+    done = run("ask", "-m", of, "-c", stored, "-p", question, "-n", str(N), "--json")
     check("ask", done.returncode == 0, done.stderr)
     return json.loads(done.stdout)["tokens"]
 
@@ -243,6 +243,23 @@ for policy in (("--policy", "full"), ("--policy", "keydiff", "--budget", "100"))
     with Server([winnow, "serve", "-m", model, "--port", "0", "--slots", "2", "--state", state, "--policy", "keydiff", "--budget", "90", "--", "-t", "1"]) as s:
         got = chat(s, question)
         check("another policy reads it", got.json["timings"]["prompt_n"] > 500, got.json["timings"])
+
+# A vocabulary of SentencePiece that puts a blank before a text and after special tokens, which the prompt's text does not have.
+blank = f"{TINY}/chat/llama2.gguf"
+state, text = f"{work.name}/state-blank", words(150, 78) + "."
+kept = compress("kept", text, "--policy", "keydiff", "--ratio", "0.5", of=blank)
+n_kept, want = json.loads(run("inspect", kept, "--json").stdout)["n_tokens"], ask(kept, "who", of=blank)
+for to in (("--state", state), ("--slot", f"{work.name}/kept")):
+    done = run("export", "-m", blank, kept, *to)
+    check(f"exported {to[0]}", done.returncode == 0, done.stderr)
+with Server([winnow, "serve", "-m", blank, "--port", "0", "--slots", "2", "--state", state, "--save", work.name, "--policy", "keydiff", "--ratio", "0.5", "--document", f"kept={kept}",
+             "--", "-t", "1"]) as s:
+    question = user(f"{text}\n\nwho")
+    check("restored", s.ask("/winnow/slots/1?action=restore", {"filename": "kept"}).status == 200)
+    for what, got in (("parked", chat(s, question, id_slot=0)), ("as a slot", chat(s, question, id_slot=1)), ("as a document", chat(s, user("who"), winnow={"document": "kept"}))):
+        check(f"a blank before texts: {what}", got.status == 200 and same(tokens(got), want) and read(got) < 40, got.text[:600], want)
+        if what != "as a document":
+            check(f"a blank before texts: {what}: all of it", got.json["timings"]["cache_n"] >= n_kept - 8, got.json["timings"], n_kept)
 both = run("export", "-m", model, parked, "--state", state, "--slot", f"{work.name}/x")
 check("a slot or a folder", both.returncode == 2 and "exclude each other" in both.stderr, both.stderr)
 finish()

@@ -90,6 +90,30 @@ for policy in (("--policy", "full"), ("--ratio", "0.5")):
         # Only the last turn is new. What is parked has the last token of an answer that its limit ended, which may be the break of a line that is left out here.
         check(f"{policy}: the server goes on from the terminal", timings["cache_n"] >= n_parked - 1 and timings["prompt_n"] < 30, timings, n_parked)
 
+# A vocabulary that puts a blank before a text and after special tokens.
+blank = f"{TINY}/chat/llama2.gguf"
+state = f"{work.name}/state-blank"
+talk = [user(TEXT + "Which color has the harbor?")]
+with Server(command(state, "--policy", "full", of=blank)) as s:
+    talk += [says(ask(s, talk)[0]), user("And which color has the tower?")]
+    talk += [says(ask(s, talk)[0])]
+    ask(s, [user("Count the ships of the other city, please. " * 8)])
+name = which(numbers(state, of=blank), "has the tower")
+with open(f"{work.name}/blank.txt", "w", encoding="utf-8") as f:
+    f.write(TEXT.strip())
+about = ["-m", blank, "-t", "1", "-f", f.name, "--context-only", "-p", "Who?", "-n", "4", "--policy", "full", "--store", state]
+done = run("run", *about)
+check("a blank before texts: run begins with what a chat has", done.returncode == 0 and "of the document come from the store" in done.stderr, done.stderr)
+done = resume(state, name, of=blank)
+check("a blank before texts: it goes on", done.returncode == 0 and "3 turns" in done.stderr, done.returncode, done.stderr)
+n_parked = int(done.stderr.split("3 turns, ")[1].split()[0]) if "3 turns, " in done.stderr else 1 << 30
+with Server(command(state, "--policy", "full", of=blank)) as s:
+    timings = ask(s, talk + [user("Why is it so?"), says(done.stdout.rstrip("\n")), user("Thank you.")])[1]
+    # A random model writes bytes that are no text, so that the last answers differ where they are sent back.
+    check("a blank before texts: the server goes on from the terminal", timings["cache_n"] > n_parked - 60, timings, n_parked)
+    timings = ask(s, [user(TEXT.strip() + "\n\nWhat?")])[1]
+    check("a blank before texts: the server has the document of run", timings["cache_n"] > 150, timings)
+
 # What it says is what the server says.
 state = f"{work.name}/state-same"
 talk = [user(TEXT + "Which color has the harbor?")]

@@ -418,6 +418,71 @@ static void test_heads_of_layers(void **state)
     }
 }
 
+/* A list of numbers, one for each layer. */
+static void set_of_layers(struct test_gguf *f, const char *arch, const char *name, const uint32_t *values)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s%s", arch, name);
+    gguf_set_arr_data(f->g, key, GGUF_TYPE_UINT32, values, N_LAYER);
+}
+
+/* Families with recurrent layers need one: by heads, by the size of what follows them, by a list, and by an interval. */
+static void test_recurrent(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *key;
+        uint32_t of_layers[N_LAYER];
+        int code;
+    } cases[] = {{"lfm2", ".attention.head_count_kv", {0, 2}, WNW_OK},
+                 {"lfm2", ".attention.head_count_kv", {0, 0}, WNW_OK},
+                 {"lfm2", ".attention.head_count_kv", {1, 2}, WNW_E_UNSUPPORTED},
+                 {"granitehybrid", ".attention.head_count_kv", {2, 2}, WNW_E_UNSUPPORTED},
+                 {"jamba", ".attention.head_count_kv", {2, 1}, WNW_E_UNSUPPORTED},
+                 {"plamo2", ".attention.head_count_kv", {2, 2}, WNW_E_UNSUPPORTED},
+                 {"kimi-linear", ".attention.head_count_kv", {1, 1}, WNW_E_UNSUPPORTED},
+                 {"kimi-linear", ".attention.head_count_kv", {0, 1}, WNW_OK},
+                 {"nemotron_h", ".feed_forward_length", {0, 8}, WNW_OK},
+                 {"nemotron_h", ".feed_forward_length", {8, 8}, WNW_E_UNSUPPORTED},
+                 {"minimax-01", ".full_attention_interval", {2, 2}, WNW_OK},
+                 {"minimax-01", ".full_attention_interval", {1, 1}, WNW_E_UNSUPPORTED},
+                 {"minimax-01", ".attention.recurrent_layers", {0, 0}, WNW_E_UNSUPPORTED},
+                 {"minimax-01", ".attention.recurrent_layers", {0, 1}, WNW_OK},
+                 {"qwen3next", ".full_attention_interval", {1, 1}, WNW_E_UNSUPPORTED},
+                 {"gemma2", ".attention.head_count_kv", {2, 2}, WNW_OK}};
+    static const struct {
+        const char *name;
+        uint32_t value;
+    } states[] = {{"inner_size", 2 * N_EMBD},
+                  {"conv_kernel", 4},
+                  {"state_size", N_EMBD},
+                  {"time_step_rank", 2},
+                  {"group_count", 1}};
+    static const uint32_t two[N_LAYER] = {2, 2}, none[N_LAYER] = {0, 0};
+    char key[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *arch = cases[i].arch;
+        struct test_gguf f;
+        begin(&f, arch);
+        test_gguf_add(&f, "token_embd.weight", N_EMBD, 1, 0, 1);
+        set_of_layers(&f, arch, ".attention.head_count", two);
+        snprintf(key, sizeof key, "%s.rope.dimension_count", arch);
+        gguf_set_val_u32(f.g, key, 16);
+        if (strcmp(arch, "nemotron_h") == 0)
+            set_of_layers(&f, arch, ".attention.head_count_kv", none);
+        for (size_t k = 0; k < sizeof states / sizeof *states; k++) { /* of their state spaces */
+            snprintf(key, sizeof key, "%s.ssm.%s", arch, states[k].name);
+            if (strcmp(arch, "plamo2") != 0 || states[k].value != 1)
+                gguf_set_val_u32(f.g, key, states[k].value);
+        }
+        set_of_layers(&f, arch, cases[i].key, cases[i].of_layers);
+        if (check_by(&f, wnw__admit_keys) != cases[i].code)
+            fail_msg("%s, case %zu: %s", arch, i, wnw_last_error());
+        if (cases[i].code != WNW_OK)
+            assert_says("all layers of this");
+    }
+}
+
 /* Rows that are looked up for the last tokens, which together are as long as a state. */
 static void test_ngrams(void **state)
 {
@@ -495,6 +560,7 @@ int main(void)
                                        cmocka_unit_test(test_keys),
                                        cmocka_unit_test(test_experts_of_layers),
                                        cmocka_unit_test(test_heads_of_layers),
+                                       cmocka_unit_test(test_recurrent),
                                        cmocka_unit_test(test_ngrams),
                                        cmocka_unit_test(test_fused),
                                        cmocka_unit_test(test_window_widths)};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "base/parallel.h"
 #include "bridge/sequence/sequence.h"
+#include "base/parallel.h"
 #include "forward/team.h"
 #include "kernel/kernel.h"
 
@@ -75,8 +75,10 @@ static void list_layer(int32_t il, void *user)
     for (int32_t ih = 0; ih < s->shape.n_head_kv; ih++) {
         list_head(s, il, ih, at, list->scratch);
         at += s->n_entry[wnw__bridge_head(s, il, ih)];
-        const int32_t settled = count_settled(s, il, ih);
+        const int32_t n = s->n_entry[wnw__bridge_head(s, il, ih)], known = s->sequence_cells->n_settled,
+                      noted = count_settled(s, il, ih), settled = noted > known ? noted : known;
         list->n_settled = settled < list->n_settled ? settled : list->n_settled;
+        list->n_settled = n < list->n_settled ? n : list->n_settled;
     }
 }
 

@@ -4,6 +4,7 @@
 #include "bridge/watch/watch.h"
 
 #include "observe/source.h"
+#include "plan/plan.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
 
@@ -125,8 +126,16 @@ static void mark_seen(const struct wnw__bridge_sequence_cells *sequence_cells)
                                 sequence_cells->n);
 }
 
-int wnw__bridge_compress(struct wnw__bridge_backend *b,
-                         const struct wnw__bridge_sequence_cells *sequence_cells)
+/* The most entries of a head that a plan settles. */
+static int32_t settles(const struct group *g)
+{
+    int32_t most = 0;
+    for (int32_t il = 0; il < g->of.shape.n_layer; il++)
+        most = g->plan->n_settled[il] > most ? g->plan->n_settled[il] : most;
+    return most;
+}
+
+int wnw__bridge_compress(struct wnw__bridge_backend *b, struct wnw__bridge_sequence_cells *sequence_cells)
 {
     struct group *groups = calloc(MOST_GROUPS, sizeof *groups);
     int32_t n = 0;
@@ -147,6 +156,10 @@ int wnw__bridge_compress(struct wnw__bridge_backend *b,
     if (rc == WNW_OK)
         wnw__log(WNW_LOG_INFO, "winnow: of %d tokens, %.0f entries per head are kept", (int)sequence_cells->n,
                  groups[0].report.kept_mean);
+    sequence_cells->settles = 0;
+    for (int32_t g = 0; rc == WNW_OK && g < n; g++)
+        sequence_cells->settles =
+            settles(&groups[g]) > sequence_cells->settles ? settles(&groups[g]) : sequence_cells->settles;
     for (int32_t g = 0; g < n; g++) {
         wnw_plan_free(groups[g].plan);
         wnw__bridge_sequence_release(&groups[g].of);

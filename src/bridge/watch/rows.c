@@ -292,14 +292,15 @@ static const struct wnw_bridge_sample *sample_on(const wnw_bridge_sample *sample
     return sample;
 }
 
-static int compress_cells(struct wnw__bridge_backend *b, const wnw_bridge_cells_of *of)
+/* n_settled: first entries that are settled at least. */
+static int compress_cells(struct wnw__bridge_backend *b, const wnw_bridge_cells_of *of, int32_t n_settled)
 {
     struct wnw__bridge_watch *w = &b->watch;
     const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
     if (!l)
         return WNW_E_RANGE;
-    struct wnw__bridge_sequence_cells sequence_cells = {.cache = l->cache,
-                                                        .sample = sample_on(of->sample, l->cache)};
+    struct wnw__bridge_sequence_cells sequence_cells = {
+        .cache = l->cache, .sample = sample_on(of->sample, l->cache), .n_settled = n_settled};
     wnw_policy *const policy = w->policy;
     const wnw_size size = w->size;
     wnw_size own;
@@ -311,6 +312,8 @@ static int compress_cells(struct wnw__bridge_backend *b, const wnw_bridge_cells_
     w->policy = policy;
     w->size = size;
     free(sequence_cells.cell);
+    if (rc == WNW_OK && of->n_settled && sequence_cells.settles > *of->n_settled)
+        *of->n_settled = sequence_cells.settles;
     return rc;
 }
 
@@ -329,9 +332,12 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
         return wnw__fail(WNW_E_ARG,
                          "%d cells are named, %d of them of a header: there is nothing to compress",
                          (int)of.n_cells, (int)of.n_prefix);
+    const int32_t n_settled = of.n_settled ? *of.n_settled : 0;
+    if (of.n_settled)
+        *of.n_settled = 0;
     for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
         if (wnw__bridge_some_layer(b))
-            WNW_TRY(compress_cells(b, &of));
+            WNW_TRY(compress_cells(b, &of, n_settled));
     return WNW_OK;
 }
 

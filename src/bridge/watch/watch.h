@@ -50,8 +50,7 @@ void wnw__bridge_watch_fail(struct wnw__bridge_backend *b);
 
 /* Drops what the policy does not keep of a sequence (watch/plan.c). On failure nothing is dropped, unless memory runs out
  * while entries are. */
-int wnw__bridge_compress(struct wnw__bridge_backend *b,
-                         const struct wnw__bridge_sequence_cells *sequence_cells);
+int wnw__bridge_compress(struct wnw__bridge_backend *b, struct wnw__bridge_sequence_cells *sequence_cells);
 /* The same of the sequence of the last row, by the policy that was set, chosen now where it is "auto". */
 int wnw__bridge_compress_last(struct wnw__bridge_backend *b);
 /* For wnw_bridge_find: a program has libllama synchronise this backend (watch/access.c). */
