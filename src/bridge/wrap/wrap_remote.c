@@ -106,6 +106,9 @@ int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads)
     ggml_backend_dev_t dev = device ? ggml_backend_dev_by_name(device) : best_device();
     if (!dev)
         return no_device(device);
+    struct wnw__wrap_served served;
+    wnw__wrap_served_init(&served, dev);
+    dev = &served.dev;
     /* A client that is gone must not end the server. */
     sigset_t pipe, before;
     sigemptyset(&pipe);
