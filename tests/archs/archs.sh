@@ -13,7 +13,7 @@ set -u
 program=$1 table=${2:-/dev/null} device=${3:-WINNOW}
 out=$(mktemp)
 worker=
-trap 'rm -f "$out"; [ -z "$worker" ] || kill "$worker"' EXIT
+trap 'rm -f "$out" "$out.one"; [ -z "$worker" ] || kill "$worker"' EXIT
 if [ -n "${WINNOW_ARCHS_WORKER:-}" ]; then
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
     "$WINNOW_ARCHS_WORKER" worker --listen "127.0.0.1:$port" --device CPU -t 1 >/dev/null 2>&1 &
@@ -28,9 +28,14 @@ fi
 export OMP_WAIT_POLICY=passive
 if [ -n "${WINNOW_ARCHS_EACH:-}" ]; then
     for family in $(tail -n +2 "$(dirname "$0")/../../records/families.csv" | cut -d, -f1 | sort -u); do
-        timeout "$WINNOW_ARCHS_EACH" "$program" -b "$device" -s 1 -a "$family" >>"$out" 2>&1
+        timeout "$WINNOW_ARCHS_EACH" "$program" -b "$device" -s 1 -a "$family" >"$out.one" 2>&1
         code=$?
-        [ $code -le 1 ] || printf '\nended: %s %s\n' "$family" "$code" | tee -a "$out" >&2
+        if [ $code -le 1 ]; then
+            cat "$out.one" >>"$out"
+        else
+            printf 'ended: %s %s\n' "$family" "$code" | tee -a "$out" >&2
+            tail -n 3 "$out.one" >&2
+        fi
     done
 else
     "$program" -b "$device" -s 1 >"$out" 2>&1
