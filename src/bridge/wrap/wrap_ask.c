@@ -30,7 +30,7 @@ static void hash_number(uint64_t *h, int64_t x)
 /* A tensor's type and shape. The number of keys and of tokens of an attention grows from graph to graph, and no device refuses one of them. */
 static void hash_shape(uint64_t *h, const struct ggml_tensor *t, bool is_attention)
 {
-    hash_number(h, t ? t->type : -1);
+    hash_number(h, t ? (int64_t)t->type : -1);
     for (int i = 0; t && i < GGML_MAX_DIMS; i++) {
         const bool grows = is_attention && i == 1;
         hash_number(h, grows ? (t->ne[i] > 1) + 2 * (t->ne[i] % 256 == 0) : t->ne[i]);
