@@ -38,6 +38,13 @@ struct app_sequence {
     void *user;
 };
 
+/* What came of something on the devices. Where a worker is lost, that is the reason, and nothing that came back since then counts. */
+static int settled(int rc)
+{
+    WNW_TRY(wnw_bridge_check_workers());
+    return rc;
+}
+
 /* ---- Opening ---- */
 
 /* Reads numbers with commas between; later elements stay 0. */
@@ -206,6 +213,7 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
         rc = open_context(s, params);
     if (rc == WNW_OK)
         rc = begin(s, params);
+    rc = settled(rc);
     if (rc == WNW_OK)
         return WNW_OK;
     app_sequence_free(s);
@@ -231,7 +239,9 @@ int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, in
 {
     if (n_past >= s->n_ctx)
         return wnw__fail(WNW_E_FULL, "%d tokens do not fit the context of %d", (int)n_past, (int)s->n_ctx);
-    if (llama_state_seq_set_data(s->ctx, state, n, 0) == 0)
+    const bool taken = llama_state_seq_set_data(s->ctx, state, n, 0) != 0;
+    WNW_TRY(settled(WNW_OK));
+    if (!taken)
         return wnw__fail(WNW_E_BACKEND, "libllama does not take the %d stored tokens on these devices",
                          (int)n_past);
     s->n_read = s->n_loaded = n_past;
@@ -251,8 +261,10 @@ int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *to
     if (!state)
         return wnw__fail(WNW_E_NOMEM, "no memory for a state of %zu bytes", n);
     const size_t got = llama_state_seq_get_data(s->ctx, state, n, 0);
-    const int rc =
-        got == 0 ? wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens", (int)s->n_read)
+    int rc = settled(WNW_OK);
+    if (rc == WNW_OK)
+        rc = got == 0
+                 ? wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens", (int)s->n_read)
                  : wnw_session_take_sequence(to, state, got, tokens, s->n_read);
     free(state);
     return rc;
@@ -268,16 +280,18 @@ static bool all_finite(const float *x, int32_t n)
     return true;
 }
 
-/* Takes the logits of row i of the last batch. A device that is lost meanwhile leaves numbers that are none. */
+/* Takes the logits of row i of the last batch. Another device may make numbers of what a lost one did not give. */
 static int take_logits(struct app_sequence *s, int32_t i)
 {
     const float *logits = llama_get_logits_ith(s->ctx, i);
-    s->has_logits = logits && all_finite(logits, s->n_vocab);
-    if (!s->has_logits)
+    s->has_logits = false;
+    WNW_TRY(settled(WNW_OK));
+    if (!logits || !all_finite(logits, s->n_vocab))
         return wnw__fail(WNW_E_BACKEND,
-                         "a device gave values that are no numbers after %d tokens: it is lost, or the "
-                         "model's weights are damaged",
+                         "a device gave values that are no numbers after %d tokens: the model's weights are "
+                         "damaged",
                          (int)s->n_read);
+    s->has_logits = true;
     memcpy(s->logits, logits, (size_t)s->n_vocab * sizeof *s->logits);
     return WNW_OK;
 }
@@ -294,8 +308,7 @@ static int read_batch(struct app_sequence *s, const int32_t *tokens, int32_t n, 
     }
     s->has_logits = false;
     const int32_t rc = llama_decode(s->ctx, s->batch);
-    if (rc != 0)
-        WNW_TRY(wnw_bridge_check_workers());
+    WNW_TRY(settled(WNW_OK));
     if (rc != 0)
         return wnw__fail(WNW_E_BACKEND,
                          "the devices could not read a batch of %d tokens after %d (libllama says %d)",
@@ -346,7 +359,7 @@ static int compress_cells(struct app_sequence *s, const int32_t *cells, int32_t 
                                     .policy = s->policy,
                                     .size = size->kind == WNW_SIZE_NONE ? NULL : size,
                                     .n_prefix = n_prefix};
-    WNW_TRY(wnw_bridge_compress_cells(s->cache, &of));
+    WNW_TRY(settled(wnw_bridge_compress_cells(s->cache, &of)));
     s->n_done = s->n_read;
     return WNW_OK;
 }

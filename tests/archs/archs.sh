@@ -4,6 +4,8 @@
 # family, configuration, error, layers with a ragged cache, layers left as they are. DEVICE is WINNOW, or a device around
 # another one, as WINNOW0 with WINNOW_DEVICES=CPU: there no error is allowed at all. With WINNOW_ARCHS_WORKER, the path of
 # winnow, that device is around the CPU of a server on this machine. WINNOW_ARCHS_BOUND is another bound, for a device with other kernels.
+# With WINNOW_ARCHS_EACH=SECONDS each family of records/families.csv has a process of its own, which is given that time: a driver that compiles for
+# long, or crashes, then leaves no more out than one family. Those are listed, and what ran before is not lost.
 #
 # Its own bound, a normalised mean square error of 1e-4, would miss real faults: 0.05 added to one element of each
 # attention moves it from 1e-14 to 1e-6. Ours is 1e-8.
@@ -11,7 +13,7 @@ set -u
 program=$1 table=${2:-/dev/null} device=${3:-WINNOW}
 out=$(mktemp)
 worker=
-trap 'rm -f "$out"; [ -z "$worker" ] || kill "$worker"' EXIT
+trap 'rm -f "$out" "$out.one"; [ -z "$worker" ] || kill "$worker"' EXIT
 if [ -n "${WINNOW_ARCHS_WORKER:-}" ]; then
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
     "$WINNOW_ARCHS_WORKER" worker --listen "127.0.0.1:$port" --device CPU -t 1 >/dev/null 2>&1 &
@@ -23,9 +25,23 @@ if [ -n "${WINNOW_ARCHS_WORKER:-}" ]; then
     done
 fi
 # More threads than cores wait for each other in ggml's barriers; sleeping ones cost less.
-OMP_WAIT_POLICY=passive "$program" -b "$device" -s 1 >"$out" 2>&1
-code=$?
-[ $code -eq 0 ] || { tail -n 30 "$out" >&2; echo "FAILED: $program ended with $code" >&2; exit 1; }
+export OMP_WAIT_POLICY=passive
+if [ -n "${WINNOW_ARCHS_EACH:-}" ]; then
+    for family in $(tail -n +2 "$(dirname "$0")/../../records/families.csv" | cut -d, -f1 | sort -u); do
+        timeout "$WINNOW_ARCHS_EACH" "$program" -b "$device" -s 1 -a "$family" >"$out.one" 2>&1
+        code=$?
+        if [ $code -le 1 ]; then
+            cat "$out.one" >>"$out"
+        else
+            printf 'ended: %s %s\n' "$family" "$code" | tee -a "$out" >&2
+            tail -n 3 "$out.one" >&2
+        fi
+    done
+else
+    "$program" -b "$device" -s 1 >"$out" 2>&1
+    code=$?
+    [ $code -eq 0 ] || { tail -n 30 "$out" >&2; echo "FAILED: $program ended with $code" >&2; exit 1; }
+fi
 python3 - "$out" "$table" "$device" <<'PY'
 import os, re, sys
 
@@ -44,7 +60,15 @@ for family, config, said, status, error, trip in row.findall(text):
     if status != "OK" or trip == "FAIL" or not error or not float(error) <= BOUND:
         faults.append(f"{family} {config}: {status}, error {error}, round trip {trip}")
 ran = [r for r in rows if r[2] != "-"]
-if len({r[0] for r in ran}) < LEAST_FAMILIES:
+late = []
+for family, code in re.findall(r"^ended: (\S+) (\d+)$", text, re.M):
+    if code == "124":
+        late.append(family)
+    else:
+        faults.append(f"{family}: the process ended with {code}")
+if late:
+    print("out of time:", " ".join(late))
+if len({r[0] for r in ran}) + len(late) < LEAST_FAMILIES:
     faults.append(f"only {len({r[0] for r in ran})} families ran")
 if sum(int(r[3]) > 0 for r in ran) < 0.8 * len(ran):
     faults.append("too few families have a ragged cache")

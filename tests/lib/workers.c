@@ -4,9 +4,12 @@
 #include "winnow_bridge.h"
 
 #include <arpa/inet.h>
+#include <ggml-backend.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -34,14 +37,29 @@ static bool listens(int port)
     return accepted;
 }
 
-pid_t test_worker(int port)
+/* ggml's own server, as its program has it. */
+static void serve_plain(const char *address)
+{
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_name("CPU");
+    ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
+    void *found = rpc ? ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_start_server") : NULL;
+    void (*serve)(const char *, const char *, size_t, size_t, ggml_backend_dev_t *);
+    memcpy(&serve, &found, sizeof serve);
+    if (serve && cpu)
+        serve(address, NULL, 1, 1, &cpu);
+}
+
+static pid_t start(int port, bool plain)
 {
     char address[64];
     snprintf(address, sizeof address, "127.0.0.1:%d", port);
     const pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        wnw_bridge_worker(address, "CPU", 1);
+        if (plain)
+            serve_plain(address);
+        else
+            wnw_bridge_worker(address, "CPU", 1);
         fprintf(stderr, "%s\n", wnw_last_error());
         _exit(1);
     }
@@ -52,6 +70,16 @@ pid_t test_worker(int port)
     }
     test_end_worker(pid);
     return -1;
+}
+
+pid_t test_worker(int port)
+{
+    return start(port, false);
+}
+
+pid_t test_plain_worker(int port)
+{
+    return start(port, true);
 }
 
 void test_end_worker(pid_t worker)

@@ -10,6 +10,8 @@ int test_free_port(void);
 /* A worker that serves the device CPU at 127.0.0.1:port with one thread, in a process of its own, which ends with this one. It
  * accepts clients when this returns. -1: it does not within half a minute. */
 pid_t test_worker(int port);
+/* The same with ggml's own server, which does not know what winnow's worker is asked. */
+pid_t test_plain_worker(int port);
 /* Makes a device around the worker's. -1: that failed, and the worker is ended. */
 int test_wrap_worker(pid_t worker, int port);
 /* Ends a worker; with -1 nothing. */

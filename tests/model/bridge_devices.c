@@ -9,6 +9,7 @@
 #include "peek_wrap.h"
 #include "rounding.h"
 #include "winnow_bridge.h"
+#include "workers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -241,35 +242,43 @@ static void test_dropped(void **state)
 
 /* ---- A device that does not compute all ---- */
 
-static enum {
-    NOTHING,
-    HEADS,
-    ATTENTION
-} refused; /* attention where heads are in dimension 3, as ours has them; or all of it */
+/* Attention where heads are in dimension 3, as ours has them; or all of it; or products of weights of one type. */
+static enum refusal { NOTHING, HEADS, ATTENTION, PRODUCTS } refused;
+static bool is_gpu; /* so devices say */
 
 bool __real_ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
 bool __wrap_ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
+enum ggml_backend_dev_type __real_ggml_backend_dev_type(ggml_backend_dev_t device);
+enum ggml_backend_dev_type __wrap_ggml_backend_dev_type(ggml_backend_dev_t device);
 
 bool __wrap_ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op)
 {
-    const bool is_refused = refused != NOTHING && strcmp(ggml_op_name(op->op), "FLASH_ATTN_EXT") == 0 &&
-                            (refused == ATTENTION || op->src[1]->ne[3] > 1);
+    const bool is_attention = op->op == GGML_OP_FLASH_ATTN_EXT,
+               is_product = op->op == GGML_OP_MUL_MAT && op->src[0]->type == GGML_TYPE_Q4_1;
+    const bool is_refused = (refused == HEADS && is_attention && op->src[1]->ne[3] > 1) ||
+                            (refused == ATTENTION && is_attention) || (refused == PRODUCTS && is_product);
     return !is_refused && __real_ggml_backend_dev_supports_op(device, op);
+}
+
+enum ggml_backend_dev_type __wrap_ggml_backend_dev_type(ggml_backend_dev_t device)
+{
+    return is_gpu ? GGML_BACKEND_DEVICE_TYPE_GPU : __real_ggml_backend_dev_type(device);
 }
 
 /* How often was said that layers stay whole. */
 static void count_said(wnw_log_level level, const char *line, void *user)
 {
     (void)level;
-    *(int *)user += strstr(line, "stay whole") && strstr(line, "CPU does not compute ");
+    *(int *)user += strstr(line, "stay whole") && strstr(line, " does not compute ");
 }
 
 /* Logits after a prompt in a new context, and the cache. */
-static float *open_refused(struct test_llama *t, const struct test_llama *of, wnw_bridge **cache)
+static float *open_refused(struct test_llama *t, const struct test_llama *of, const char *device,
+                           wnw_bridge **cache)
 {
     test_llama_share(t, of,
                      &(struct test_llama_params){
-                         .ours = true, .device = "WINNOW0", .flash = true, .n_ctx = 1024, .n_threads = 1});
+                         .ours = true, .device = device, .flash = true, .n_ctx = 1024, .n_threads = 1});
     float *logits = malloc((size_t)N_SINGLE * (size_t)t->n_vocab * sizeof *logits);
     assert_non_null(logits);
     assert_ok(wnw_bridge_find(cache, llama_synchronize, t->ctx));
@@ -281,52 +290,164 @@ static float *open_refused(struct test_llama *t, const struct test_llama *of, wn
     return logits;
 }
 
-/* Layers stay as libllama has them, which is said once, and what comes out is the same. */
-static void test_refused(void **state)
+static void open_model(struct test_llama *model, const char *device)
 {
-    (void)state;
     char path[4096];
-    struct test_llama t, model;
+    test_model_path(path, sizeof path, models[1]); /* with several heads */
+    test_llama_open(model, path, &(struct test_llama_params){.ours = true, .device = device, .flash = true});
+}
+
+/* Layers that can be compressed. Returns logits. */
+static float *is_ragged(const struct test_llama *model, const char *device, size_t *size)
+{
+    struct test_llama t;
+    wnw_bridge *cache;
+    float *logits = open_refused(&t, model, device, &cache);
+    *size = (size_t)N_SINGLE * (size_t)t.n_vocab * sizeof *logits;
+    assert_ok(wnw_bridge_compress(cache));
+    test_llama_close_ctx(&t);
+    return logits;
+}
+
+/* Layers stay as libllama has them, which is said once, and what comes out is the same. */
+static void stays_whole(const struct test_llama *model, const char *device, const float *want, size_t size,
+                        const char *why)
+{
+    struct test_llama t;
     wnw_bridge *cache;
     int n_said = 0;
     const int32_t cell = 1;
-    test_model_path(path, sizeof path, models[1]); /* with several heads */
-    test_llama_open(&model, path,
-                    &(struct test_llama_params){.ours = true, .device = "WINNOW0", .flash = true});
     wnw_set_log(count_said, &n_said);
-    float *want = open_refused(&t, &model, &cache);
-    const size_t size = (size_t)N_SINGLE * (size_t)t.n_vocab * sizeof *want;
-    assert_ok(wnw_bridge_compress(cache));
-    test_llama_close_ctx(&t);
-    assert_int_equal(n_said, 0);
-    for (refused = HEADS; refused <= ATTENTION; refused++) {
-        float *got = open_refused(&t, &model, &cache);
-        assert_memory_equal(got, want, size);
-        for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
-            wnw_bridge_layer l = wnw_bridge_layer_default();
-            assert_ok(wnw_bridge_get_layer(cache, i, &l));
-            assert_int_equal(l.ragged, 0);
-            assert_error(wnw_bridge_drop(cache, i, 0, 0, &cell, 1), WNW_E_UNSUPPORTED);
-        }
-        assert_error(wnw_bridge_compress(cache), WNW_E_UNSUPPORTED);
-        assert_non_null(strstr(wnw_last_error(), refused == HEADS
-                                                     ? "CPU does not compute FLASH_ATTN_EXT for heads of "
-                                                     : "CPU does not compute their attention"));
-        assert_int_equal(n_said, refused);
-        test_llama_close_ctx(&t);
-        free(got);
+    float *got = open_refused(&t, model, device, &cache);
+    assert_memory_equal(got, want, size);
+    for (int32_t i = 0; i < wnw_bridge_n_layers(cache); i++) {
+        wnw_bridge_layer l = wnw_bridge_layer_default();
+        assert_ok(wnw_bridge_get_layer(cache, i, &l));
+        assert_int_equal(l.ragged, 0);
+        assert_error(wnw_bridge_drop(cache, i, 0, 0, &cell, 1), WNW_E_UNSUPPORTED);
     }
+    assert_error(wnw_bridge_compress(cache), WNW_E_UNSUPPORTED);
+    assert_non_null(strstr(wnw_last_error(), why));
+    assert_int_equal(n_said, 1);
+    wnw_set_log(NULL, NULL);
+    test_llama_close_ctx(&t);
+    free(got);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct test_llama model;
+    size_t size;
+    open_model(&model, "WINNOW0");
+    float *want = is_ragged(&model, "WINNOW0", &size);
+    refused = HEADS;
+    stays_whole(&model, "WINNOW0", want, size, "CPU does not compute FLASH_ATTN_EXT for heads of ");
+    refused = ATTENTION;
+    stays_whole(&model, "WINNOW0", want, size, "CPU does not compute their attention");
     refused = NOTHING;
     free(want);
     test_llama_close(&model);
+}
+
+/* ---- Such a device on another machine ---- */
+
+/* A worker whose device refuses this, and is a GPU or none. */
+static pid_t refusing_worker(int port, enum refusal what, bool gpu)
+{
+    refused = what;
+    is_gpu = gpu;
+    const pid_t worker = test_worker(port);
+    refused = NOTHING;
+    is_gpu = false;
+    assert_cmp(worker, >, 0);
+    return worker;
+}
+
+/* Whether a device says that it has the products of weights of a type. libllama asks with buffers of 0 bytes. */
+static bool has_products(const char *device, enum ggml_type type)
+{
+    ggml_backend_dev_t dev = ggml_backend_dev_by_name(device);
+    ggml_backend_buffer_t none = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(dev), 0);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){
+        .mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = NULL, .no_alloc = true});
+    assert_non_null(none);
+    assert_non_null(ctx);
+    struct ggml_tensor *weight = ggml_new_tensor_2d(ctx, type, 64, 64);
+    weight->buffer = none;
+    const bool has = ggml_backend_dev_supports_op(
+        dev, ggml_mul_mat(ctx, weight, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 512)));
+    ggml_free(ctx);
+    ggml_backend_buffer_free(none);
+    return has;
+}
+
+static void whole_on(const char *device, const float *want, size_t size, const char *why)
+{
+    struct test_llama model;
+    open_model(&model, device);
+    stays_whole(&model, device, want, size, why);
+    test_llama_close(&model);
+}
+
+static void ragged_on(const char *device, const float *want, size_t size)
+{
+    struct test_llama model;
+    size_t n;
+    open_model(&model, device);
+    float *got = is_ragged(&model, device, &n);
+    assert_int_equal(n, size);
+    assert_memory_equal(got, want, size);
+    free(got);
+    test_llama_close(&model);
+}
+
+/* A worker says what its device refuses. At the same address there may be another one later. Another server does not
+ * know the question. */
+static void test_refused_there(void **state)
+{
+    (void)state;
+    struct test_llama model;
+    size_t size;
+    char why[96];
+    const int port = test_free_port(), other = test_free_port();
+    open_model(&model, "WINNOW0");
+    float *want = is_ragged(&model, "WINNOW0", &size);
+    test_llama_close(&model);
+
+    pid_t worker = refusing_worker(port, HEADS, true);
+    assert_int_equal(test_wrap_worker(worker, port), 0);
+    assert_int_equal(wnw__wrap_of(ggml_backend_dev_by_name("WINNOW1"))->pad, 256);
+    snprintf(why, sizeof why, "127.0.0.1:%d does not compute FLASH_ATTN_EXT for heads of ", port);
+    whole_on("WINNOW1", want, size, why);
+    test_end_worker(worker);
+
+    worker = refusing_worker(port, ATTENTION, false);
+    snprintf(why, sizeof why, "127.0.0.1:%d does not compute their attention", port);
+    whole_on("WINNOW1", want, size, why);
+    test_end_worker(worker);
+
+    worker = refusing_worker(port, PRODUCTS, false);
+    ragged_on("WINNOW1", want, size);
+    assert_false(has_products("WINNOW1", GGML_TYPE_Q4_1));
+    assert_true(has_products("WINNOW1", GGML_TYPE_Q4_0));
+    test_end_worker(worker);
+
+    worker = test_plain_worker(other);
+    assert_int_equal(test_wrap_worker(worker, other), 0);
+    assert_int_equal(wnw__wrap_of(ggml_backend_dev_by_name("WINNOW2"))->pad, 32);
+    ragged_on("WINNOW2", want, size);
+    assert_true(has_products("WINNOW2", GGML_TYPE_Q4_1));
+    test_end_worker(worker);
+    free(want);
 }
 
 /* With the name of another device: what comes out on that one (scripts/try_device.sh), with the first model alone if "first" follows. */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_modules), cmocka_unit_test(test_names),
-                                       cmocka_unit_test(test_memory), cmocka_unit_test(test_dropped),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_memory),  cmocka_unit_test(test_dropped),
+                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_there)};
     const struct CMUnitTest dropped[] = {cmocka_unit_test(test_dropped)};
     if (argc == 1)
         return cmocka_run_group_tests(tests, NULL, NULL);

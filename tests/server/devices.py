@@ -7,6 +7,7 @@ on the device WINNOW. What cannot be had is one sentence and an exit code, and a
 """
 import contextlib
 import json
+import os
 import re
 import socket
 import subprocess
@@ -207,7 +208,20 @@ with Server(command(*common, "--devices", workers[0].name)) as s:
     check("its health", health.status == 503 and here[4:] in health.text, health.status, health.text)
     check("what was is still said", s.ask("/winnow/kv").status == 200)
 
-# The same between two answers of a command.
+# A server that ends parks what its slots held, and nothing that a lost worker did not give.
+for lost in (False, True):
+    one = Worker(winnow)
+    with tempfile.TemporaryDirectory() as folder, Server(command("--slots", "1", "--park", "64M", "--state", folder, "--devices", f"cpu,{one.name}", "--layers", "2,2")) as s:
+        s.complete(first, 4)
+        if lost:
+            one.end()
+        check("it ends", s.stop() == 0, s.log()[-800:])
+        kept = [x for x in os.listdir(folder) if x.endswith(".park")]
+        check("parked at the end", len(kept) == (0 if lost else 1), lost, kept, s.log()[-800:])
+        check("and says why not", not lost or f"is not parked: the worker at {one.name[4:]} is lost" in s.log(), s.log()[-800:])
+    one.end()
+
+# A command that loses its worker between two answers.
 last = Worker(winnow)
 chat_on = subprocess.Popen([winnow, "chat", "-m", f"{TINY}/tiny-qwen3.gguf", "-n", "4", "--temp", "0", "-t", "1", "--devices", last.name],
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -85,9 +85,24 @@ static ggml_backend_buffer_t dev_buffer_over(ggml_backend_dev_t dev, void *memor
     return ggml_backend_dev_buffer_from_host_ptr(wnw__wrap_of(dev)->x, memory, size, max_tensor_size);
 }
 
+/* libllama asks where a weight could live, with a buffer of 0 bytes. */
+static bool is_of_weight(const struct wnw__wrap *w, const struct ggml_tensor *op)
+{
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        const struct ggml_tensor *t = op->src[i];
+        if (t && t->buffer && t->buffer->buft == &w->type && t->buffer->size == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Another machine is asked where the answer decides what is computed there: of weights, and of attention. Other operations are asked for with
+ * each new shape of a graph, which would wait for each of them. */
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op)
 {
-    return ggml_backend_dev_supports_op(wnw__wrap_of(dev)->x, op);
+    const struct wnw__wrap *w = wnw__wrap_of(dev);
+    return op->op == GGML_OP_FLASH_ATTN_EXT || is_of_weight(w, op) ? wnw__wrap_supports(w, op)
+                                                                   : ggml_backend_dev_supports_op(w->x, op);
 }
 
 static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft)
@@ -179,10 +194,10 @@ static int make_device(struct made *made, ggml_backend_dev_t x, const char *name
     w->xt = ggml_backend_dev_buffer_type(x);
     snprintf(w->name, sizeof w->name, "WINNOW%d", (int)n);
     snprintf(w->description, sizeof w->description, "winnow around %s", name);
-    /* Kernels of GPUs want 256 keys at a time; those of a CPU take any number. RPC hides which one computes. */
-    const bool is_cpu = ggml_backend_dev_type(x) == GGML_BACKEND_DEVICE_TYPE_CPU || guard ||
-                        strncmp(ggml_backend_dev_name(x), "RPC", 3) == 0;
-    w->pad = is_cpu ? 32 : 256;
+    w->remote = guard || strncmp(ggml_backend_dev_name(x), "RPC", 3) == 0;
+    w->pad = wnw__wrap_is_gpu(w)
+                 ? 256
+                 : 32; /* kernels of GPUs want 256 keys at a time; those of a CPU take any number */
     atomic_init(&w->freed, 0);
     if (pthread_mutex_init(&w->lock, NULL) != 0) {
         free(w);

@@ -6,6 +6,7 @@
  *     wrap/wrap.c:         devices and their registration
  *     wrap/wrap_find.c:    which devices are such ones
  *     wrap/wrap_remote.c:  devices of other machines
+ *     wrap/wrap_ask.c:     what they compute
  *     wrap/wrap_connect.c: connections to their servers
  *     wrap/wrap_guard.c:   a relay, so that a server that is lost does not end the process
  *     wrap/wrap_ahead.c:   what the relay reads before it is asked for it
@@ -54,7 +55,8 @@ struct wnw__wrap {
     ggml_backend_dev_t x;
     ggml_backend_buffer_type_t xt;
     char name[24], description[192];
-    struct wnw__guard *guard; /* of X's server; NULL: X is of this machine */
+    bool remote;              /* X is of another machine */
+    struct wnw__guard *guard; /* of X's server; NULL: there is none */
     enum ggml_status (*compute)(ggml_backend_t backend,
                                 struct ggml_cgraph *graph); /* where guarded; under `lock` */
     int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
@@ -74,6 +76,26 @@ struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev);
 /* Makes devices around those that `names` lists, with commas, and registers them. E_ARG: a name is unknown, or is given
  * twice; the sentence lists those that are there. */
 int wnw__wrap_register(const char *names, ggml_backend_reg_t reg);
+
+/* What users know X by: a worker's address, or X's own name. */
+const char *wnw__wrap_x_name(const struct wnw__wrap *w);
+
+/* ---- What X computes (wrap/wrap_ask.c) ---- */
+
+/* Whether X computes an operation. A worker of winnow is asked what its device says; of another server nobody knows, and the answer is yes.
+ * X's server is waited for once for each such operation, and shape. */
+bool wnw__wrap_supports(const struct wnw__wrap *w, const struct ggml_tensor *op);
+/* Whether X is more than a CPU. Of a server that is none of winnow's nobody knows: no. */
+bool wnw__wrap_is_gpu(const struct wnw__wrap *w);
+
+/* A device for ggml's server, which computes what x does, and answers these questions. */
+struct wnw__wrap_served {
+    struct ggml_backend_device dev; /* first, so that ggml's pointer is ours */
+    struct ggml_backend_buffer_type type;
+    ggml_backend_dev_t x;
+    ggml_backend_buffer_type_t xt;
+};
+void wnw__wrap_served_init(struct wnw__wrap_served *s, ggml_backend_dev_t x);
 
 /* What wnw_bridge_worker does once our devices are registered. */
 int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads);

@@ -14,7 +14,7 @@ struct asked {
 
 static struct ggml_tensor *ask(struct asked *a, struct ggml_tensor *op)
 {
-    if (!a->refused && !ggml_backend_dev_supports_op(a->w->x, op))
+    if (!a->refused && !wnw__wrap_supports(a->w, op))
         a->refused = op;
     return op;
 }
@@ -93,7 +93,7 @@ static void ask_all(struct asked *a, const struct wnw__bridge_flash *f, int64_t 
 static int refuse(const struct asked *a, const struct wnw__bridge_flash *f)
 {
     return wnw__fail(WNW_E_UNSUPPORTED, "%s does not compute %s for heads of %d numbers with keys in %s",
-                     ggml_backend_dev_name(a->w->x), ggml_op_name(a->refused->op), (int)f->shape.d_k,
+                     wnw__wrap_x_name(a->w), ggml_op_name(a->refused->op), (int)f->shape.d_k,
                      ggml_type_name(f->layer->k.type));
 }
 
@@ -104,7 +104,7 @@ int wnw__wrap_can(struct wnw__wrap *w, const struct wnw__bridge_flash *f, bool s
     a.ctx = ggml_init((struct ggml_init_params){
         .mem_size = 2 * N_TENSOR * ggml_tensor_overhead(), .mem_buffer = NULL, .no_alloc = true});
     if (!a.ctx)
-        return wnw__fail(WNW_E_NOMEM, "no memory to ask what %s computes", ggml_backend_dev_name(w->x));
+        return wnw__fail(WNW_E_NOMEM, "no memory to ask what %s computes", wnw__wrap_x_name(w));
     for (size_t i = 0; i < sizeof n_row / sizeof *n_row && !a.refused; i++)
         ask_all(&a, f, n_row[i], sums);
     const int rc = a.refused ? refuse(&a, f) : WNW_OK;

@@ -15,6 +15,11 @@ struct wnw__wrap *wnw__wrap_of(ggml_backend_dev_t dev)
     return dev && dev->iface.get_name == wnw__wrap_name ? dev->context : NULL;
 }
 
+const char *wnw__wrap_x_name(const struct wnw__wrap *w)
+{
+    return w->guard ? wnw__guard_name(w->guard) : ggml_backend_dev_name(w->x);
+}
+
 unsigned wnw__wrap_frees(void)
 {
     unsigned n = 0;

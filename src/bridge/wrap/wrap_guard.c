@@ -64,7 +64,8 @@ struct wnw__guard {
     int listener;
     pthread_t thread;
     pthread_mutex_t lock;
-    bool lost, stopped; /* under `lock`, with `why` */
+    bool lost, stopped; /* under `lock`, with `why` and `n_connection` */
+    unsigned n_connection;
     char why[160];
 };
 
@@ -547,6 +548,7 @@ static void serve(struct wnw__guard *g, int down)
     if (wnw__connect_dial(&r.up, &g->at, g->name) == WNW_OK) {
         pthread_mutex_lock(&g->lock);
         g->lost = false;
+        g->n_connection++;
         pthread_mutex_unlock(&g->lock);
         /* It was greeted, and so answers the first request in its place here. */
         const int up = r.up;
@@ -693,6 +695,14 @@ const char *wnw__guard_address(const struct wnw__guard *g)
 const char *wnw__guard_name(const struct wnw__guard *g)
 {
     return g->name;
+}
+
+unsigned wnw__guard_connection(struct wnw__guard *g)
+{
+    pthread_mutex_lock(&g->lock);
+    const unsigned n = g->n_connection;
+    pthread_mutex_unlock(&g->lock);
+    return n;
 }
 
 bool wnw__guard_is_at(const struct wnw__guard *g, const struct sockaddr_in *at)

@@ -23,6 +23,8 @@ const char *wnw__guard_address(const struct wnw__guard *g);
 const char *wnw__guard_name(const struct wnw__guard *g);
 /* Whether its server is there. */
 bool wnw__guard_is_at(const struct wnw__guard *g, const struct sockaddr_in *at);
+/* How often a connection to its server was made: another one may find another server there. */
+unsigned wnw__guard_connection(struct wnw__guard *g);
 /* E_BACKEND with a sentence that names the server: it is lost. */
 int wnw__guard_check(struct wnw__guard *g);
 

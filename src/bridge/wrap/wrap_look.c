@@ -72,7 +72,7 @@ static void leave_unseen(struct wnw__bridge_backend *b, struct wnw__bridge_layer
     if (l->unknown)
         return;
     wnw__fail(WNW_E_UNSUPPORTED, "%s does not compute their attention, and keys of %s are read elsewhere",
-              ggml_backend_dev_name(b->wrap->w->x), ggml_type_name(l->k.type));
+              wnw__wrap_x_name(b->wrap->w), ggml_type_name(l->k.type));
     leave(b, l);
 }
 

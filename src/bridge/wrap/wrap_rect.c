@@ -28,7 +28,7 @@ int wnw__wrap_buffer_new(ggml_backend_buffer_t *out, struct wnw__wrap *w, size_t
     if (!*out)
         return wnw__fail(WNW_E_NOMEM,
                          "%s has no memory for %zu bytes of a cache: a smaller context needs fewer",
-                         ggml_backend_dev_name(w->x), bytes);
+                         wnw__wrap_x_name(w), bytes);
     ggml_backend_buffer_clear(*out, 0);
     return WNW_OK;
 }

@@ -27,6 +27,7 @@ int wnw__wrap_remote(struct wnw__guard *g, ggml_backend_reg_t *out)
     *out = NULL;
     WNW_TRY(rpc_function("ggml_backend_rpc_add_server", &fn));
     *out = ((ggml_backend_reg_t(*)(const char *))fn)(wnw__guard_address(g));
+    WNW_TRY(wnw__guard_check(g));
     return *out && ggml_backend_reg_dev_count(*out) > 0
                ? WNW_OK
                : wnw__fail(WNW_E_BACKEND, "%s has no device", wnw__guard_name(g));
@@ -106,6 +107,9 @@ int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads)
     ggml_backend_dev_t dev = device ? ggml_backend_dev_by_name(device) : best_device();
     if (!dev)
         return no_device(device);
+    struct wnw__wrap_served served;
+    wnw__wrap_served_init(&served, dev);
+    dev = &served.dev;
     /* A client that is gone must not end the server. */
     sigset_t pipe, before;
     sigemptyset(&pipe);

@@ -238,7 +238,7 @@ static int move_words(const struct move *m)
     free(memory);
     return status == GGML_STATUS_SUCCESS
                ? WNW_OK
-               : wnw__fail(WNW_E_BACKEND, "%s did not move rows of a cache", ggml_backend_dev_name(m->w->x));
+               : wnw__fail(WNW_E_BACKEND, "%s did not move rows of a cache", wnw__wrap_x_name(m->w));
 }
 
 /* Through the host, where a row is no whole number of words. */
@@ -287,7 +287,7 @@ static int move_layer(struct wnw__bridge_layer *l, const struct place *p, const 
     if (!w->mover)
         w->mover = wnw__wrap_mover(w->w);
     if (!w->mover)
-        return wnw__fail(WNW_E_BACKEND, "%s cannot be used", ggml_backend_dev_name(w->w->x));
+        return wnw__fail(WNW_E_BACKEND, "%s cannot be used", wnw__wrap_x_name(w->w));
     m.x = w->mover;
     WNW_TRY(place_index(&m, p, (size_t)p->rows * sizeof *index));
     wnw__wrap_bytes_at(&t, m.index, m.index_at, (size_t)p->rows * sizeof *index);
