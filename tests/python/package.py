@@ -481,6 +481,25 @@ class Package(unittest.TestCase):
         with self.assertRaisesRegex(winnow.ArgumentError, "empty"):
             self.m.compress("", ratio=0.5)
 
+    def test_layouts(self):
+        """A stored document is asked as it was laid out, on any day."""
+        text = self.folder / "layout.txt"
+        text.write_text(TEXT + " <s> </s>")
+        for i, options in enumerate((["--raw"], ["--special"], ["--system", ""], ["--system", "Be brief."])):
+            path = self.folder / f"layout{i}.wkv"
+            with self.subTest(options):
+                for given in (["compress", "-f", text, "-o", path, "--policy", "knorm", "--ratio", "0.5", *options], ["ask", "-c", path, "-p", "Who?", "-n", "6"]):
+                    said = subprocess.run([WINNOW, given[0], "-m", TINY, "-t", "1", *given[1:]], check=True, capture_output=True, text=True).stdout
+                with self.m.load(path) as doc:
+                    self.assertEqual(doc.ask("Who?", max_tokens=6).strip(), said.strip())
+                    doc.save(self.folder / "layout.wkv")
+                with self.m.load(self.folder / "layout.wkv") as doc:
+                    self.assertEqual(doc.ask("Who?", max_tokens=6).strip(), said.strip())
+        with mock.patch("winnow._model._today", lambda: 86400), self.m.compress(TEXT, ratio=0.5, policy="knorm") as doc:
+            doc.save(self.folder / "dated.wkv")
+        with self.m.load(self.folder / "dated.wkv") as doc:
+            self.assertEqual(doc._layout["now"], 86400)
+
     def test_no_copies(self):
         """Two owners of one object of the library would release it twice."""
         with self.m.compress(TEXT, ratio=0.5, policy="knorm") as doc, self.m.chat() as chat:
