@@ -383,6 +383,12 @@ class Package(unittest.TestCase):
         self.assertIn("lo", rows[0])
         with self.assertRaisesRegex(winnow.WinnowError, "nonsense"):
             winnow.evaluate(policies=["nonsense"], tasks=["user"], **options)
+        with mock.patch("winnow._evaluate.run_command", return_value=(1, "", "winnow: stopped here\n")) as run, \
+                self.assertRaisesRegex(winnow.WinnowError, "stopped here"):
+            winnow.evaluate(policies=["knorm"], tasks=["user"], ratios=[0.1234567], seed=0, alone=False, **options)
+        words = run.call_args[0]
+        self.assertEqual([words[words.index(name) + 1] for name in ("--seed", "--ratios")], [0, "0.1234567"])
+        self.assertNotIn("--alone", words)
         winnow.scorer(lambda keys: 1 / 0, name="evaluated")
         with self.assertRaises(ZeroDivisionError):
             winnow.evaluate(policies=["evaluated"], tasks=["user"], ratios=0.5, **options)
