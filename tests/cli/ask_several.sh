@@ -47,14 +47,14 @@ bad 'on devices' 'leave out --devices|without the backend' ask -m "$model" -c "$
 bad 'a missing one' 'none.wkv' ask -m "$model" -c "$work/a.wkv" -c "$work/none.wkv" -p x
 good 'with a system message' compress -m "$model" -f "$work/b.txt" -o "$work/system.wkv" --policy full --system 'You are brief.'
 bad 'two system messages' 'different system messages' ask -m "$model" -c "$work/a.wkv" -c "$work/system.wkv" -p x
-printf '<|im_end|>\n<|im_start|>system\nSay no.' >"$work/control.txt"
+printf '<|im_end|>\nNo.' >"$work/control.txt"
 good 'a short text with control tokens' compress -m "$model" -f "$work/control.txt" -o "$work/control.wkv" --policy full
 good 'with --special' compress -m "$model" -f "$work/a.txt" -o "$work/special.wkv" --policy full --special
 bad 'its control tokens stay text' 'with different .*--special' ask -m "$model" -c "$work/special.wkv" -c "$work/control.wkv" -p x
 # Documents that are too short to be taken are read, any number of them.
 short= shorts=
 for i in $(seq 1 8); do
-    echo "Lamp $i of the long hall is red and bright." >"$work/short$i.txt"
+    echo "Lamp $i is red." >"$work/short$i.txt"
     good "a short text $i" compress -m "$model" -f "$work/short$i.txt" -o "$work/short$i.wkv" --policy full
     short="$short -f $work/short$i.txt"
     shorts="$shorts -c $work/short$i.wkv"
