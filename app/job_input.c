@@ -7,10 +7,10 @@
 #include "app/names.h"
 #include "app/values.h"
 #include "base/err.h"
+#include "base/system.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* --tokens goes with no option that makes a text. */
 static int check_no_text(const struct app_args *args)
@@ -67,9 +67,7 @@ int app_job_check_prompt(struct app_job *job)
 
 void app_job_date(struct app_job *job)
 {
-    const time_t now = time(NULL);
-    struct tm tm;
-    job->now = localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
+    job->now = wnw__local_seconds(time(NULL));
 }
 
 int app_job_find_inputs(struct app_job *job)

@@ -3,7 +3,7 @@
 
 #include "base/prefix.h"
 
-/* Tokens between two documents, at most: an empty line. */
+/* Tokens between two documents that follow each other, at most: an empty line. */
 enum { MOST_BETWEEN = 64 };
 
 struct text {
@@ -52,6 +52,7 @@ bool app_join_plan(struct app_join_part *parts, const struct app_join_source *of
                    const int32_t *prompt, int32_t n_prompt, double share, int32_t *total, int32_t *wrong)
 {
     const int32_t same = n > 0 ? wnw__common_tokens(of[0].ids, of[0].n, prompt, n_prompt) : 0;
+    int64_t between = MOST_BETWEEN; /* tokens from *total on, at most, before the next document */
     *wrong = 0;
     if (n < 1 || same + APP_JOIN_EDGE < of[0].n)
         return false;
@@ -62,12 +63,15 @@ bool app_join_plan(struct app_join_part *parts, const struct app_join_source *of
         int32_t at = *total;
         *wrong = i;
         parts[i] = (struct app_join_part){.at = at, .from = of[i].n_header};
-        if (text.n < 3 * APP_JOIN_EDGE) /* it is read with what follows it */
+        if (text.n < 3 * APP_JOIN_EDGE) { /* it is read with what follows it */
+            between += 3 * APP_JOIN_EDGE + MOST_BETWEEN;
             continue;
-        while (at <= *total + MOST_BETWEEN && !is_at(&text, prompt, n_prompt, at))
+        }
+        while (at - *total <= between && !is_at(&text, prompt, n_prompt, at))
             at++;
-        if (at > *total + MOST_BETWEEN)
+        if (at - *total > between)
             return false;
+        between = MOST_BETWEEN;
         parts[i] = part_of(&text, prompt, n_prompt, at, share);
         parts[i].from += of[i].n_header;
         if (parts[i].from == 0 && parts[i].n > 0) /* one token must not be needed (join_cells.c) */

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/kv_types.h"
+#include "base/said.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
 #include "winnow_store.h"
@@ -91,11 +92,14 @@ static int open_model(struct app_sequence *s, const struct app_sequence_params *
     m.devices = devices;
     m.n_gpu_layers = -1;
     m.tensor_split = p->split ? share : NULL;
+    struct wnw__said said;
+    wnw__said_begin(&said);
     s->model = s->shared->llama = llama_model_load_from_file(p->model, m);
+    wnw__said_end(&said);
     if (!s->model)
         return wnw__fail(WNW_E_BACKEND,
-                         "libllama cannot open %s on %s; `winnow doctor` lists the memory of devices",
-                         p->model, p->devices);
+                         "libllama cannot open %s on %s%s%s; `winnow doctor` lists the memory of devices",
+                         p->model, p->devices, *said.error ? ": " : "", said.error);
     if (!llama_model_has_decoder(s->model) || llama_model_has_encoder(s->model))
         return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model that continues a text", p->model);
     s->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(s->model));
@@ -112,10 +116,14 @@ static int open_context(struct app_sequence *s, const struct app_sequence_params
     c.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     c.kv_unified = true;
     c.no_perf = true;
+    struct wnw__said said;
+    wnw__said_begin(&said);
     s->ctx = llama_init_from_model(s->model, c);
+    wnw__said_end(&said);
     if (!s->ctx)
-        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of %d tokens on %s", (int)p->n_ctx,
-                         p->devices);
+        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of %d tokens of type %s on %s%s%s",
+                         (int)p->n_ctx, wnw_kv_type_name(p->kv_type), p->devices, *said.error ? ": " : "",
+                         said.error);
     s->n_ctx = (int32_t)llama_n_ctx(s->ctx) < p->n_ctx ? (int32_t)llama_n_ctx(s->ctx) : p->n_ctx;
     s->batch = llama_batch_init(BATCH, 0, 1);
     s->cell = malloc((size_t)p->n_ctx * sizeof *s->cell);
@@ -339,7 +347,8 @@ int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, 
 
 /* ---- Compressing ---- */
 
-/* The size of what follows the prefix, if that of n tokens is `size`. */
+/* The size of what follows the prefix, if that of n tokens is `size`. A ratio stays one: a budget must hold all that the policy protects, and of a
+ * short prompt a ratio leaves less. */
 static wnw_size size_of_rest(const wnw_size *size, int32_t n, int32_t n_prefix)
 {
     wnw_size rest = *size;
@@ -347,7 +356,12 @@ static wnw_size size_of_rest(const wnw_size *size, int32_t n, int32_t n_prefix)
         return rest;
     const int64_t all =
         size->kind == WNW_SIZE_BUDGET ? size->budget : (int64_t)floor((1 - size->ratio) * (double)n + 1e-6);
-    return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = all - n_prefix > 1 ? all - n_prefix : 1};
+    const int64_t keep = all - n_prefix > 1 ? all - n_prefix : 1;
+    if (size->kind == WNW_SIZE_BUDGET)
+        return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = keep};
+    /* A little more, so that no rounding of a product takes the last entry. */
+    const double share = ((double)keep + 1e-6) / (n - n_prefix);
+    return (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = share < 1 ? 1 - share : 0};
 }
 
 static int compress_cells(struct app_sequence *s, const int32_t *cells, int32_t n, const wnw_size *size,

@@ -39,6 +39,13 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+/* Whether one prompt can have both. Control tokens in a text that was read as plain text stay plain. */
+static bool same_layout(const wnw_prompt_params *a, const wnw_prompt_params *b)
+{
+    return same_text(a->system, b->system) && same_text(a->chat, b->chat) && same_text(a->jinja, b->jinja) &&
+           a->raw == b->raw && a->special == b->special && a->verbatim == b->verbatim;
+}
+
 /* Opens document i and compares how it was laid out with the first one. */
 static int open_one(struct ask *ask, const struct cli_args *args, int32_t i)
 {
@@ -55,12 +62,13 @@ static int open_one(struct ask *ask, const struct cli_args *args, int32_t i)
     WNW_TRY(status_code(wnw_stored_check_model(document(ask, i), ask->job.model)));
     WNW_TRY(cli_stored_text(&text, document(ask, i), path));
     WNW_TRY(cli_stored_text(&first, ask->st, args->caches.s[0]));
-    if (same_text(text.system, first.system) && same_text(text.chat, first.chat) && text.raw == first.raw)
+    if (same_layout(&text, &first))
         return APP_OK;
-    return app_fail(APP_BAD_INPUT,
-                    "'%s' and '%s' were stored with different system messages or templates, and a prompt "
-                    "has one",
-                    args->caches.s[0], path);
+    return app_fail(
+        APP_BAD_INPUT,
+        "'%s' and '%s' were stored with different system messages, templates, --raw or --special, "
+        "and a prompt has one of each; store them alike",
+        args->caches.s[0], path);
 }
 
 /* ---- Where their tokens go ---- */

@@ -18,7 +18,7 @@ struct cli_chat {
     struct cli_args args; /* a copy; what the conversation has changed of it is owned by the fields below */
     char *policy, *evict, *evict_every;
     struct cli_on_devices devices; /* --devices; its sequence takes the place of the job's session */
-    struct app_job job; /* its prompt is the document, if there is one */
+    struct app_job job;            /* its prompt is the document, if there is one */
     struct cli_conversation conversation;
     struct cli_store_use use;
     struct cli_parked parked;               /* of --state */
@@ -44,7 +44,8 @@ struct cli_chat {
     char warning[260]; /* the last one that was told */
     int32_t tries;     /* answers to the last question that were taken back by /retry */
 
-    int32_t n_turn_read, n_answered; /* tokens of the last turn, and its times */
+    int32_t n_turn_read, n_answered; /* tokens of the last turn, */
+    int32_t n_answer_read;           /* those of its answer that were read for the next one, and its times */
     double read_ms, answer_ms;
 };
 

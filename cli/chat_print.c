@@ -94,7 +94,7 @@ void cli_chat_print_stats(struct cli_chat *c)
     fprintf(stderr, "policy    %s\n", app_policy_text(c->job.keep.policy, &own));
     print_size(&c->job.keep.size);
     fprintf(stderr, "reading   %.1f tokens/s\n", per_second(c->n_turn_read, c->read_ms));
-    fprintf(stderr, "answering %.1f tokens/s\n", per_second(c->n_answered, c->answer_ms));
+    fprintf(stderr, "answering %.1f tokens/s\n", per_second(c->n_answer_read, c->answer_ms));
     if (c->stale)
         fputs("The next turn reads all again.\n", stderr);
     wnw_free(own);

@@ -460,6 +460,7 @@ static int generate(struct cli_chat *c)
     rc = cli_answer_generate(&a, &c->job);
     c->answer_ms = a.decode_ms;
     c->n_answered = a.said.n_tokens;
+    c->n_answer_read = a.said.n_read;
     if (a.said.n_text == 0 || a.said.text[a.said.n_text - 1] != '\n')
         putchar('\n');
     const int printed = rc == APP_OK ? app_finish_stdout() : rc;

@@ -7,6 +7,7 @@
 #include "app/profiles.h"
 #include "base/kv_types.h"
 #include "base/prefix.h"
+#include "base/system.h"
 #include "cli/stored.h"
 
 #include <stdio.h>
@@ -225,7 +226,7 @@ int cli_parked_conversation(wnw_stored **st, const struct cli_parked *p, const s
     wnw_kv_type type;
     char *note = NULL, *system = NULL;
     *st = NULL;
-    turns.layout.now = e->used;
+    turns.layout.now = wnw__local_seconds((time_t)e->used);
     int rc = read_slot(&read, &type, p, e);
     if (rc == APP_OK)
         rc = cli_parked_turns(&turns, &system, tokens_of(&read), n_said(&read, p), read.file.n_sequence);

@@ -237,7 +237,8 @@ typedef struct wnw_prompt_params {
     bool special;      /* messages, which are trusted, are parsed for control tokens too */
     bool verbatim;     /* for measurements: messages are put into the template untrimmed, without a blank line
                           after the document, and may be empty */
-    int64_t now;       /* the date, seconds since 1970 (then in UTC); 0 = the present, in local time */
+    int64_t now;       /* the date, seconds since 1970 (then in UTC); 0 = the present, in local time, for a
+                          conversation when it is opened */
 } wnw_prompt_params;
 
 /* A `now` for prompts that must have the same tokens every day, as in measurements: 26 July 2024. */

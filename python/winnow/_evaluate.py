@@ -116,12 +116,15 @@ def evaluate(policies, tasks, *, model="smollm2-135m", ratios=None, budgets=None
     words = ["eval", "-m", model.path if isinstance(model, Model) else model, "--tasks", ",".join(map(str, tasks)), "--policies", ",".join(map(str, policies))]
     for name, value in {"ratios": ratios, "budgets": listed(budgets), "lengths": listed(lengths)}.items():
         if value:
-            words += [f"--{name}", ",".join(str(v) if name != "ratios" or isinstance(v, str) else f"{real(v, 'a ratio'):g}" for v in value)]
+            words += [f"--{name}", ",".join(str(v) if name != "ratios" or isinstance(v, str) else repr(real(v, "a ratio")) for v in value)]
     if samples is not None:
         words += ["--samples", samples]
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
-        words += [option] if value is True else [] if value in (False, None) else [option, value]
+        if value is True:
+            words.append(option)
+        elif value is not None and value is not False:  # 0 is a value
+            words += [option, value]
     with tempfile.TemporaryDirectory(prefix="winnow-") as folder:
         where = str(out) if out is not None else os.path.join(folder, "eval")
         code, _, said = run_command(*words, "--out", where, show=show, plugins=plugins)

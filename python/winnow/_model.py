@@ -6,6 +6,7 @@ import os
 import pathlib
 import queue
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -111,6 +112,33 @@ def tokens_from(tokens, n):
     return ctypes.cast(ctypes.addressof(tokens.contents) + 4 * n, ctypes.POINTER(ctypes.c_int32))
 
 
+_CHOICES = ("raw", "special", "verbatim", "now")  # fields of a layout that are no texts
+
+
+def _today():
+    """The present as the library counts the date of a prompt. A document keeps it: questions are laid out with it on other days, too."""
+    now = int(time.time())
+    return now + time.localtime(now).tm_gmtoff
+
+
+def stored_layout(stored):
+    """How the text of a stored document was laid out, for _Prompt; empty: it has no text."""
+    layout = c.wnw_prompt_default_params()
+    if not library().wnw_stored_get_text(stored, ctypes.byref(layout)) or not layout.document:
+        return {}
+    texts = {name: getattr(layout, name) for name in ("document", "system", "chat", "jinja")}
+    fields = {name: value.decode("utf-8") for name, value in texts.items() if value is not None}  # an empty system message is one
+    return {**fields, **{name: getattr(layout, name) for name in _CHOICES}}
+
+
+def _set_layout(params, fields):
+    """Fills wnw_prompt_params. Returns what it points to."""
+    values = {name: value if name in _CHOICES else text(value, name) for name, value in fields.items() if value is not None}
+    for name, value in values.items():
+        setattr(params, name, value)
+    return values
+
+
 def _parts(prompt):
     """What a prompt is made of; its arrays live as long as the prompt."""
     parts = c.wnw_prompt_parts_default()
@@ -122,10 +150,8 @@ class _Prompt:
     """A prompt as the library lays it out; released with the object."""
 
     def __init__(self, model, **fields):
-        self.fields = {name: text(value, name) for name, value in fields.items() if value is not None}
         params = c.wnw_prompt_default_params()
-        for name, value in self.fields.items():
-            setattr(params, name, value)
+        self.fields = _set_layout(params, fields)
         self.pointer = ctypes.POINTER(c.wnw_prompt)()
         check(library().wnw_prompt_build(ctypes.byref(self.pointer), model, ctypes.byref(params)))
         self.parts = _parts(self.pointer)
@@ -269,7 +295,7 @@ class Model(Owned):
         and values; without a size 0.5 is removed. policy: a recipe, a scorer, a press, or "auto". KeyboardInterrupt stops the reading."""
         document = _text_of(document)
         policy, ratio = _policy_and_ratio(policy, ratio, budget, kv_bytes)
-        doc = self._kind(Document)._new(self, {"document": document, "system": system})
+        doc = self._kind(Document)._new(self, {"document": document, "system": system, "now": _today()})
         try:
             doc._begin(policy, _size(ratio, budget, kv_bytes))
         except BaseException:
@@ -659,10 +685,9 @@ class Document(_Answering):
             self._stored = ctypes.POINTER(c.wnw_stored)()
             check(lib.wnw_stored_open(ctypes.byref(self._stored), os.fsencode(path)))
             check(lib.wnw_stored_check_model(self._stored, model._model))
-            layout, info = c.wnw_prompt_default_params(), c.wnw_stored_info_default()
-            if not lib.wnw_stored_get_text(self._stored, ctypes.byref(layout)) or not layout.document:
+            self._layout, info = stored_layout(self._stored), c.wnw_stored_info_default()
+            if not self._layout:
                 raise ArgumentError(f"'{path}' has no text, so that no question can be asked about it")
-            self._layout = {name: getattr(layout, name).decode("utf-8") for name in ("document", "system", "chat", "jinja") if getattr(layout, name)}
             check(lib.wnw_stored_get_info(self._stored, ctypes.byref(info)))
             self._pieces_read, self.warning = info.pieces, ""
             self.policy = (info.policy or b"").decode()
@@ -739,9 +764,7 @@ class Document(_Answering):
 
     def _store(self, session, path):
         layout = c.wnw_prompt_default_params()
-        data = {name: text(value, name) for name, value in self._layout.items() if value is not None}
-        for name, value in data.items():
-            setattr(layout, name, value)
+        _set_layout(layout, self._layout)
         params = c.wnw_store_default_params()
         params.text, params.pieces = ctypes.pointer(layout), self._pieces_read
         check(library().wnw_session_store(session.pointer, os.fsencode(path), ctypes.byref(params)))

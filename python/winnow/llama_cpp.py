@@ -30,7 +30,7 @@ try:
 except ImportError as fault:
     raise ImportError(f"winnow.llama_cpp needs the package llama-cpp-python: {fault}") from None
 
-from ._model import Model, _Prompt, _size, profile_paths  # after llama_cpp, whose ggml the backend must find
+from ._model import Model, _Prompt, _size, profile_paths, stored_layout  # after llama_cpp, whose ggml the backend must find
 from ._scorer import scorers
 
 __all__ = ["LayerStats", "Stats", "WkvCache", "attach", "stats"]
@@ -227,9 +227,7 @@ class WkvCache(llama_cpp.BaseLlamaCache):
             check(lib.wnw_stored_get_info(stored, ctypes.byref(info)))
             pieces = bool(info.pieces)
             tokens = np.ctypeslib.as_array(lib.wnw_stored_tokens(stored, ctypes.byref(n)), (n.value,)).copy()
-            layout, fields = c.wnw_prompt_default_params(), {}
-            if lib.wnw_stored_get_text(stored, ctypes.byref(layout)):
-                fields = {key: getattr(layout, key).decode("utf-8") for key in ("document", "system", "chat", "jinja") if getattr(layout, key)}
+            fields = stored_layout(stored)
         finally:
             lib.wnw_free(state)
             lib.wnw_stored_free(stored)

@@ -25,6 +25,13 @@ int32_t wnw_usable_cores(void)
     return n > 0 && n < INT32_MAX ? (int32_t)n : 1;
 }
 
+int64_t wnw__local_seconds(time_t at)
+{
+    struct tm tm;
+    tzset(); /* localtime_r need not */
+    return localtime_r(&at, &tm) ? (int64_t)at + tm.tm_gmtoff : (int64_t)at;
+}
+
 int wnw__open_file(int *fd, int64_t *size, const char *what, const char *path)
 {
     struct stat st;

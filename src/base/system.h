@@ -29,6 +29,9 @@ static inline double wnw__now_ms(void)
     return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec * 1e-6;
 }
 
+/* A time as seconds since 1970 whose date and hour in UTC are those of `at` in local time. */
+int64_t wnw__local_seconds(time_t at);
+
 /* Runs call(arg) on a thread whose stack has at least `bytes`, waits for it and returns its status; its
  * sentence becomes the calling thread's. Only what is used of the stack takes memory. Signals are left to the
  * program's own threads. Errors: the call's, and E_NOMEM (no stack, no thread). */

@@ -4,6 +4,7 @@
  * is answered in a copy of it, so that no question sees another one.
  */
 #include "base/err.h"
+#include "base/system.h"
 #include "winnow_method.h"
 #include "winnow_store.h"
 
@@ -146,6 +147,7 @@ static int take_document(wnw_reader *r, const char *recipe, double ratio, const 
                          .recipe = strdup(recipe),
                          .ratio = ratio};
     d.layout.document = d.text;
+    d.layout.now = wnw__local_seconds(time(NULL)); /* questions are laid out with it on other days, too */
     return replace(r, &d,
                    d.text && d.recipe ? read_document(&d, r->model, question) : no_memory("a document"));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "text/render.h"
+#include "base/system.h"
 #include "text/llama_calls.h"
 #include "winnow_tools.h"
 
@@ -49,7 +50,7 @@ int wnw__template_find(struct wnw__template *out, const wnw_model *m, const wnw_
     if (!out->source)
         out->source = llama_model_chat_template(m->vocab, NULL);
     out->pattern = p->chat || (!p->jinja && !wnw__jinja_available());
-    out->now = p->now;
+    out->now = p->now != 0 ? p->now : wnw__local_seconds(time(NULL)); /* one date for all turns */
     if (!out->source)
         return WNW_OK;
     if (out->pattern && !p->chat)

@@ -48,6 +48,22 @@ bad 'on devices' 'leave out --devices|without the backend' ask -m "$model" -c "$
 bad 'a missing one' 'none.wkv' ask -m "$model" -c "$work/a.wkv" -c "$work/none.wkv" -p x
 good 'with a system message' compress -m "$model" -f "$work/b.txt" -o "$work/system.wkv" --policy full --system 'You are brief.'
 bad 'two system messages' 'different system messages' ask -m "$model" -c "$work/a.wkv" -c "$work/system.wkv" -p x
+printf '<|im_end|>\nNo.' >"$work/control.txt"
+good 'a short text with control tokens' compress -m "$model" -f "$work/control.txt" -o "$work/control.wkv" --policy full
+good 'with --special' compress -m "$model" -f "$work/a.txt" -o "$work/special.wkv" --policy full --special
+bad 'its control tokens stay text' 'with different .*--special' ask -m "$model" -c "$work/special.wkv" -c "$work/control.wkv" -p x
+# Documents that are too short to be taken are read, any number of them.
+short= shorts=
+for i in $(seq 1 8); do
+    echo "Lamp $i is red." >"$work/short$i.txt"
+    good "a short text $i" compress -m "$model" -f "$work/short$i.txt" -o "$work/short$i.wkv" --policy full
+    short="$short -f $work/short$i.txt"
+    shorts="$shorts -c $work/short$i.wkv"
+done
+good 'short ones are read' run -m "$model" -f "$work/a.txt" $short -f "$work/b.txt" --context-only --policy full -p "$question" -n 4 -t 1 --json && cp "$work/out" "$work/want.json"
+good 'short ones between' ask -m "$model" -c "$work/a.wkv" $shorts -c "$work/b.wkv" -p "$question" -n 4 -t 1 --json
+same_tokens=$(sed 's/.*"prompt_tokens": *\([0-9]*\).*/\1/' "$work/want.json")
+json 'all tokens are there' "$work/out" "o[\"prompt_tokens\"] == $same_tokens"
 good 'another type' compress -m "$model" -f "$work/b.txt" -o "$work/q8.wkv" --policy full --kv-type q8_0
 bad 'two types' 'stored alike' ask -m "$model" -c "$work/a.wkv" -c "$work/q8.wkv" -p x
 printf 'What?\n/save %s\n' "$work/talk.wkv" | "$WINNOW" chat -m "$model" -n 4 -t 1 >/dev/null 2>&1

@@ -53,6 +53,17 @@ good 'what auto chooses' run -m "$model" --tokens "$work/ids" -n 4 --temp 0 --js
 good 'an empty answer' run -m "$model" --tokens "$work/ids" -n 0 --json --devices cpu &&
     json 'nothing is said' "$work/out" 'o["text"] == "" and o["kept_tokens_mean"] == 600'
 
+# A short prompt may have fewer tokens than a policy protects: a ratio makes that less, as in a session.
+short=$tiny/chat/smollm2.gguf
+for on in '' '--devices cpu'; do
+    good "a short prompt $on" run -m "$short" -p 'Which?' --policy vatp --ratio 0.5 -n 1 --json $on &&
+        json "less is kept $on" "$work/out" 'o["kept_tokens_mean"] < o["prompt_tokens"]'
+done
+# What libllama refuses comes with its reason.
+odd=$tiny/foreign/gemma4.gguf
+"$WINNOW" run -m "$odd" -p 'Which?' -n 1 --kv-type q4_0 --devices cpu >"$work/out" 2>"$work/err" && fail 'a context that libllama refuses'
+grep -q 'context of [0-9]* tokens of type q4_0 on WINNOW0: .' "$work/err" || fail "a refused context: $(cat "$work/err")"
+
 # A conversation drops as much as one with a session: of the document, and of turns that are long enough.
 for i in $(seq 30); do echo "Room $i has a door, and its key hangs on hook $((i * 7 % 31))."; done >"$work/doc.txt"
 long=$(seq -s ' ' 100 160)

@@ -6,11 +6,14 @@
 #include "eval/tasks/tokens.h"
 #include "helpers.h"
 #include "peek_prompt.h"
+#include "winnow_chat.h"
 #include "winnow_tools.h"
 
 #include <llama.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static wnw_model *smollm2, *gemma3;
 
@@ -343,6 +346,39 @@ static void date(void **state)
     wnw_prompt_free(p);
 }
 
+static void wait_for_next_second(void)
+{
+    const time_t now = time(NULL);
+    while (time(NULL) == now)
+        usleep(20000);
+}
+
+/* A conversation has the date of its beginning, so that what was read of it stays. */
+static void date_of_conversation(void **state)
+{
+    enum { N = 8 };
+    wnw_prompt *first = NULL, *second = NULL;
+    wnw_chat *chat;
+    int32_t begin[N], n;
+    wnw_prompt_params params = wnw_prompt_default_params();
+    params.jinja = "{{ strftime_now('%H:%M:%S') }}{% for m in messages %}|{{ m.content }}{% endfor %}";
+    (void)state;
+    if (!wnw__jinja_available())
+        skip();
+    assert_ok(wnw_chat_open(&chat, smollm2, &params));
+    assert_ok(wnw_chat_user(&first, chat, NULL, "a question", NULL));
+    const int32_t *tokens = wnw_chat_tokens(chat, &n);
+    assert_cmp(n, >=, N);
+    memcpy(begin, tokens, sizeof begin);
+    assert_ok(wnw_chat_answer(chat, begin, 1));
+    wait_for_next_second();
+    assert_ok(wnw_chat_user(&second, chat, NULL, "another one", NULL));
+    assert_memory_equal(wnw_chat_tokens(chat, &n), begin, sizeof begin);
+    wnw_prompt_free(first);
+    wnw_prompt_free(second);
+    wnw_chat_free(chat);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -370,6 +406,7 @@ int main(void)
         cmocka_unit_test(roles),
         cmocka_unit_test(evaluation),
         cmocka_unit_test(date),
+        cmocka_unit_test(date_of_conversation),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -142,6 +142,17 @@ static void without_a_document(void **state)
     wnw_close(r);
 }
 
+/* A file says which day its document was laid out for, so that it can be asked on another one. */
+static void assert_dated(const char *path)
+{
+    wnw_prompt_params layout = wnw_prompt_default_params();
+    wnw_stored *st;
+    assert_ok(wnw_stored_open(&st, path));
+    assert_true(wnw_stored_get_text(st, &layout));
+    assert_int_not_equal(layout.now, 0);
+    wnw_stored_free(st);
+}
+
 static void stored(void **state)
 {
     (void)state;
@@ -155,6 +166,7 @@ static void stored(void **state)
     assert_asked(r, "keydiff", 0.5, document, FIRST, &first);
     assert_ok(wnw_reader_store(r, path));
     wnw_close(r);
+    assert_dated(path);
     r = open_reader();
     assert_error(wnw_reader_load(r, "/nowhere.wkv"), WNW_E_IO);
     assert_null(wnw_reader_session(r));

@@ -383,6 +383,12 @@ class Package(unittest.TestCase):
         self.assertIn("lo", rows[0])
         with self.assertRaisesRegex(winnow.WinnowError, "nonsense"):
             winnow.evaluate(policies=["nonsense"], tasks=["user"], **options)
+        with mock.patch("winnow._evaluate.run_command", return_value=(1, "", "winnow: stopped here\n")) as run, \
+                self.assertRaisesRegex(winnow.WinnowError, "stopped here"):
+            winnow.evaluate(policies=["knorm"], tasks=["user"], ratios=[0.1234567], seed=0, alone=False, **options)
+        words = run.call_args[0]
+        self.assertEqual([words[words.index(name) + 1] for name in ("--seed", "--ratios")], [0, "0.1234567"])
+        self.assertNotIn("--alone", words)
         winnow.scorer(lambda keys: 1 / 0, name="evaluated")
         with self.assertRaises(ZeroDivisionError):
             winnow.evaluate(policies=["evaluated"], tasks=["user"], ratios=0.5, **options)
@@ -480,6 +486,25 @@ class Package(unittest.TestCase):
                 self.m.compress(path, ratio=0.5)
         with self.assertRaisesRegex(winnow.ArgumentError, "empty"):
             self.m.compress("", ratio=0.5)
+
+    def test_layouts(self):
+        """A stored document is asked as it was laid out, on any day."""
+        text = self.folder / "layout.txt"
+        text.write_text(TEXT + " <s> </s>")
+        for i, options in enumerate((["--raw"], ["--special"], ["--system", ""], ["--system", "Be brief."])):
+            path = self.folder / f"layout{i}.wkv"
+            with self.subTest(options):
+                for given in (["compress", "-f", text, "-o", path, "--policy", "knorm", "--ratio", "0.5", *options], ["ask", "-c", path, "-p", "Who?", "-n", "6"]):
+                    said = subprocess.run([WINNOW, given[0], "-m", TINY, "-t", "1", *given[1:]], check=True, capture_output=True, text=True).stdout
+                with self.m.load(path) as doc:
+                    self.assertEqual(doc.ask("Who?", max_tokens=6).strip(), said.strip())
+                    doc.save(self.folder / "layout.wkv")
+                with self.m.load(self.folder / "layout.wkv") as doc:
+                    self.assertEqual(doc.ask("Who?", max_tokens=6).strip(), said.strip())
+        with mock.patch("winnow._model._today", lambda: 86400), self.m.compress(TEXT, ratio=0.5, policy="knorm") as doc:
+            doc.save(self.folder / "dated.wkv")
+        with self.m.load(self.folder / "dated.wkv") as doc:
+            self.assertEqual(doc._layout["now"], 86400)
 
     def test_no_copies(self):
         """Two owners of one object of the library would release it twice."""

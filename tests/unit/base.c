@@ -3,8 +3,31 @@
 #include "asserts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "peek_arrays.h"
+
+/* The date of a template is that of the user's clock, also for a time that was noted before. */
+static void test_local_seconds(void **state)
+{
+    static const struct {
+        const char *zone;
+        int64_t more;
+    } cases[] = {{"UTC0", 0}, {"XXX-5:30", 19800}, {"XXX8", -28800}};
+    const char *zone = getenv("TZ");
+    char *before = zone ? strdup(zone) : NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("TZ", cases[i].zone, 1);
+        assert_int_equal(wnw__local_seconds(1721952000), 1721952000 + cases[i].more);
+        assert_int_equal(wnw__local_seconds(0), cases[i].more);
+    }
+    if (before)
+        setenv("TZ", before, 1);
+    else
+        unsetenv("TZ");
+    free(before);
+}
 
 static void test_split_names(void **state)
 {
@@ -99,6 +122,7 @@ static void test_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_local_seconds),
         cmocka_unit_test(test_split_names),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_hashes),

@@ -1150,6 +1150,35 @@ static void test_plan_of_several_documents(void **state)
     assert_false(app_join_plan(parts, of, 2, a, 10, 0.5, &total, &wrong));
 }
 
+/* Any number of documents that are too short to be taken may be between two others. */
+static void test_plan_with_short_documents(void **state)
+{
+    (void)state;
+    enum { A = 40, SHORT = 20, N_SHORT = 6, N = N_SHORT + 2 };
+    int32_t ids[N][2 + A], prompt[2 + N * (A + 1)] = {0}, n = 0, total, wrong;
+    struct app_join_part parts[N];
+    struct app_join_source of[N];
+    for (int32_t i = 0; i < N; i++) {
+        const int32_t n_text = i == 0 || i == N - 1 ? A : SHORT;
+        write_document(ids[i], n_text, 100 * (i + 1));
+        of[i] = (struct app_join_source){ids[i], 2 + n_text, 2};
+        if (i == 0)
+            memcpy(prompt, ids[i], 2 * sizeof **ids);
+        n += i == 0 ? 2 : 1; /* an empty line is before later ones */
+        memcpy(prompt + n, ids[i] + 2, (size_t)n_text * sizeof **ids);
+        n += n_text;
+    }
+    assert_true(app_join_plan(parts, of, N, prompt, n, 0.0, &total, &wrong));
+    assert_int_equal(total, n);
+    for (int32_t i = 1; i <= N_SHORT; i++)
+        assert_int_equal(parts[i].n, 0);
+    assert_int_equal(parts[N - 1].n, A);
+    assert_int_equal(parts[N - 1].at, n - A);
+    prompt[n - A / 2] = 8; /* the last one is another text */
+    assert_false(app_join_plan(parts, of, N, prompt, n, 0.0, &total, &wrong));
+    assert_int_equal(wrong, N - 1);
+}
+
 static void test_lists_of_documents(void **state)
 {
     (void)state;
@@ -1485,6 +1514,7 @@ int main(void)
         cmocka_unit_test(test_documents_are_cleaned),
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_plan_of_several_documents),
+        cmocka_unit_test(test_plan_with_short_documents),
         cmocka_unit_test(test_lists_of_documents),
         cmocka_unit_test(test_slots_behind_documents),
         cmocka_unit_test(test_errors_are_json),
