@@ -122,9 +122,10 @@ static const struct app_option config_options[] = {
     {"chunk-slack", 0, APP_REAL, "X", NULL, "1",
      "with --evict chunk: X times the size stays until the last chunk is read, then the size",
      AT(app.chunk_slack), 1, 1024, "1 to 1024"},
-    TEXT("evict-every", "I[:T|:R[:all]]", NULL, app.evict_every,
-         "while answering: compress after every I tokens to T entries per layer and head, or by a share R, "
-         "of the entries there or (R:all) of all tokens read"),
+    TEXT("evict-every", "RULES", NULL, app.evict_every,
+         "while answering, I[:T|:R[:all]]: compress after every I tokens to T entries per layer and head, or "
+         "by a share R, of the entries there or (R:all) of all tokens read; several rules separated by / are "
+         "compared"),
     TEXT("mask-heads", "LISTS", "none, or the study's", app.mask_heads,
          "lists of heads to switch off, separated by /, each tried by itself: none, LAYER-HEAD,..., "
          "srh:topN, trad:topN (of a profile), random:N:SEED, random:N:SEED:M (without the M best by srh). "

@@ -268,6 +268,42 @@ static void test_recipes_as_they_were_asked_for(void **state)
     eval_configs_close(&c);
 }
 
+/* Rules of --evict-every are an axis: each policy has a config under each of them, the full cache has one. */
+static void test_rules_are_an_axis(void **state)
+{
+    char policies[] = "snapkv", rules[] = "64/64:0.5:all/64";
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    struct eval_contrast x;
+    (void)state;
+    a.policies = policies;
+    a.app.evict_every = rules;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_int_equal(c.n, 3);
+    assert_true(c.items[0].full && c.items[0].every == 0 && !c.items[0].every_text);
+    assert_string_equal(c.items[1].every_text, "64");
+    assert_true(c.items[1].own_read && c.items[1].every == 64 && c.items[1].every_ratio == 0);
+    assert_string_equal(c.items[2].every_text, "64:0.5:all");
+    assert_true(c.items[2].every == 64 && c.items[2].every_ratio == 0.5 && c.items[2].every_ratio_read);
+    assert_string_not_equal(c.items[1].id, c.items[2].id);
+    assert_int_equal(eval_contrast_read(&x, "snapkv vs snapkv mode=agnostic size=ratio=0.5 every=64:0.5:all/64", "x"),
+                     APP_OK);
+    assert_true(eval_contrast_is_compared(&c, &x));
+    x.a.every = "32";
+    assert_false(eval_contrast_is_compared(&c, &x));
+    x.a.every = NULL; /* two rules, and none is named */
+    assert_false(eval_contrast_is_compared(&c, &x));
+    eval_contrast_clear(&x);
+    eval_configs_close(&c);
+    /* One rule has the name that it had before there were several. */
+    rules[2] = '\0';
+    struct eval_configs one;
+    assert_int_equal(eval_configs_open(&one, &a, NULL), APP_OK);
+    assert_int_equal(one.n, 2);
+    assert_string_equal(json_string_value(json_object_get(one.items[1].json, "evict_every")), "64");
+    eval_configs_close(&one);
+}
+
 /* Heads that are masked while reading need a reading of their own, one type of cache after the other; those that are
  * masked while answering do not. The full cache without masks is what all are compared with. */
 static void test_masks_are_an_axis(void **state)
@@ -328,13 +364,11 @@ static void check_contrasts(const struct eval_configs *c, const struct eval_args
     json_decref(lines);
     if (!c->items[0].full)
         return;
-    struct eval_contrast other = {.a = "full",
-                                  .b = "full",
-                                  .mode = eval_mode_name(c->items[0].mode),
-                                  .size = "ratio=0.123",
-                                  .kv_type = c->items[0].kv_text};
+    const struct eval_contrast_side full = {
+        .policy = "full", .size = "ratio=0.123", .kv_type = c->items[0].kv_text};
+    struct eval_contrast other = {.a = full, .b = full, .mode = eval_mode_name(c->items[0].mode)};
     assert_true(eval_contrast_is_compared(c, &other)); /* it has no size */
-    other.b = "random:seed=77";
+    other.b.policy = "random:seed=77";
     assert_false(eval_contrast_is_compared(c, &other));
 }
 
@@ -534,6 +568,7 @@ int main(void)
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_names_do_not_depend_on_the_list),
         cmocka_unit_test(test_recipes_as_they_were_asked_for),
+        cmocka_unit_test(test_rules_are_an_axis),
         cmocka_unit_test(test_masks_are_an_axis),
         cmocka_unit_test(test_studies),
         cmocka_unit_test(test_options_replace_a_study),
