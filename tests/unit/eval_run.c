@@ -372,7 +372,7 @@ static void check_contrasts(const struct eval_configs *c, const struct eval_args
     assert_false(eval_contrast_is_compared(c, &other));
 }
 
-/* Every study names existing recipes, sizes and types, and the parts of one name no config twice. */
+/* Every study, and every suite with contrasts, names existing recipes, sizes and types, and the parts of one name no config twice. */
 static void test_studies(void **state)
 {
     const struct eval_args plain = plain_args();
@@ -382,7 +382,7 @@ static void test_studies(void **state)
     for (int32_t i = 0; i < all.n; i++) {
         struct eval_args a = plain;
         struct eval_configs c;
-        if (!all.items[i].study || all.items[i].perturbs)
+        if ((!all.items[i].study && all.items[i].contrasts.len == 0) || all.items[i].perturbs)
             continue;
         a.app.evict = a.kv_types = NULL;
         assert_int_equal(eval_configs_open(&c, &a, &all.items[i]), APP_OK);
@@ -427,6 +427,31 @@ static void test_options_replace_a_study(void **state)
     assert_int_equal(c.n, 2);
     assert_string_equal(c.items[1].size_text, "budget=64");
     eval_configs_close(&c);
+    eval_suites_close(&all);
+}
+
+/* A frozen suite takes other policies, in every part, and nothing else. */
+static void test_frozen_suite(void **state)
+{
+    char name[] = "equal_bytes", policies[] = "knorm", ratios[] = "0.5", every[] = "64";
+    const struct eval_suite *suite;
+    struct eval_suites all;
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    (void)state;
+    a.suite = name;
+    a.policies = policies;
+    a.app.evict = a.kv_types = NULL;
+    assert_int_equal(eval_suites_open(&all), APP_OK);
+    assert_int_equal(eval_suite_choose(&suite, &all, &a), APP_OK);
+    assert_int_equal(eval_configs_open(&c, &a, suite), APP_OK);
+    assert_int_equal(c.n, 3 + 4 + 4 + 3); /* a full cache of each type, and its sizes */
+    eval_configs_close(&c);
+    a.ratios = ratios;
+    assert_int_equal(eval_suite_choose(&suite, &all, &a), APP_BAD_INPUT);
+    a.ratios = NULL;
+    a.app.evict_every = every;
+    assert_int_equal(eval_suite_choose(&suite, &all, &a), APP_BAD_INPUT);
     eval_suites_close(&all);
 }
 
@@ -572,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_masks_are_an_axis),
         cmocka_unit_test(test_studies),
         cmocka_unit_test(test_options_replace_a_study),
+        cmocka_unit_test(test_frozen_suite),
         cmocka_unit_test(test_heads_that_choose),
         cmocka_unit_test(test_a_torn_line_is_cut_off),
         cmocka_unit_test(test_samples_among_keys),
