@@ -52,7 +52,8 @@ static const struct app_option tasks_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL,
      "GGUF file, or a name from `winnow models`; its tokenizer counts the lengths", AT(app.model), 0, 0,
      NULL},
-    TEXT("suite", "NAME", NULL, suite, "a set of tasks, lengths and samples: tiny-ci, smoke, small, full or equal_bytes"),
+    TEXT("suite", "NAME", NULL, suite,
+         "a set of tasks, lengths and samples: tiny-ci, smoke, small, full or equal_bytes"),
     TEXT("study", "NAME", NULL, study,
          "the experiment of one paper: compresskv, kvcompose and others, see --list; other options replace "
          "its lists"),

@@ -62,9 +62,9 @@ static int check_policy(const char *recipe, const char *where)
 
 int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)
 {
-    static const char form[] =
-        "write A vs B mode=MODE size=SIZE, and kv=TYPE, every=RULE or N=LENGTH where needed; size, kv and every "
-        "may have a value for A and one for B with a slash between them";
+    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE, every=RULE or N=LENGTH where "
+                               "needed; size, kv and every "
+                               "may have a value for A and one for B with a slash between them";
     char *rest = NULL;
     *out = (struct eval_contrast){.text = strdup(line)};
     if (!out->text)
@@ -79,8 +79,8 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
         bool twice = false;
         if (!set_key(out, word, &twice))
             return app_fail(APP_BAD_INPUT,
-                            "%s: '%.200s' is none of mode=, size=, kv=, every= and N= with a value; %s", where,
-                            word, form);
+                            "%s: '%.200s' is none of mode=, size=, kv=, every= and N= with a value; %s",
+                            where, word, form);
         if (twice)
             return app_fail(APP_BAD_INPUT, "%s: '%.200s' says twice what '%.100s' is to say; %s", where, line,
                             word, form);

@@ -328,8 +328,8 @@ static json_t *gate_json(const struct eval_run *run, const struct eval_block *b)
         app_json_append(&list, json_pack("{s:o,s:i,s:b,s:b,s:I,s:o,s:I,s:o}", "task",
                                          app_json_text(run->tasks[s->task]), "N", s->n_target, "informative",
                                          (int)s->informative, "scored", (int)s->scored, "probes",
-                                         (json_int_t)s->n_probes, "probe_mean", app_json_number(s->probes), "own",
-                                         (json_int_t)s->n_own, "own_mean", app_json_number(s->own)));
+                                         (json_int_t)s->n_probes, "probe_mean", app_json_number(s->probes),
+                                         "own", (json_int_t)s->n_own, "own_mean", app_json_number(s->own)));
     }
     return list;
 }

@@ -137,11 +137,10 @@ static void note_uninformative(json_t **list, const struct eval_tables *t, const
         char length[32];
         const bool probed = s->n_probes > 0;
         if (!s->informative && s->scored)
-            good = good &&
-                   app_text_put(&names, "%s%s at %s (%.1f points on %zu %s samples)", names.len > 0 ? ", " : "",
-                                t->run->tasks[s->task], eval_words_length(length, s->n_target),
-                                probed ? s->probes : s->own, probed ? s->n_probes : s->n_own,
-                                probed ? "separate" : "of these");
+            good = good && app_text_put(&names, "%s%s at %s (%.1f points on %zu %s samples)",
+                                        names.len > 0 ? ", " : "", t->run->tasks[s->task],
+                                        eval_words_length(length, s->n_target), probed ? s->probes : s->own,
+                                        probed ? s->n_probes : s->n_own, probed ? "separate" : "of these");
     }
     if (!good)
         app_json_append(list, NULL);
@@ -166,7 +165,8 @@ static void note_gate(json_t **list, const struct eval_tables *t)
         note_uninformative(list, t, b);
         if (n_unprobed > 0 && !t->no_gate)
             note(list,
-                 "%d of %d tasks (%s) were not probed on separate samples: they count unless the full cache has "
+                 "%d of %d tasks (%s) were not probed on separate samples: they count unless the full cache "
+                 "has "
                  "fewer than %d points on these.",
                  n_unprobed, b->n_strata, b->mode, EVAL_OWN_GATE_POINTS);
         if (b->n_informative == 0)

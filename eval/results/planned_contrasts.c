@@ -64,7 +64,8 @@ static bool test(struct eval_planned_contrast *p, const struct eval_tables *t)
     if (good) {
         const struct eval_pairs pairs = eval_gather_pairs(&g);
         char key[256];
-        snprintf(key, sizeof key, "flips|%.200s|%llu", p->contrast.a.policy, (unsigned long long)t->run->seed);
+        snprintf(key, sizeof key, "flips|%.200s|%llu", p->contrast.a.policy,
+                 (unsigned long long)t->run->seed);
         struct eval_random r = eval_random_key(key);
         p->p = eval_flip_test(&pairs, &r);
         good = !isnan(p->p);

@@ -68,9 +68,8 @@ static int name_config(struct eval_config *c, const struct eval_lists *l)
     c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:o*}", "policy",
                         eval_config_policy(c), "size", c->size_text, "kv_type", c->kv_text, "mode",
                         eval_mode_name(c->mode), "evict", c->full ? "end" : l->evict, "evict_every",
-                        c->every_text ? c->every_text : "", "mask",
-                        c->mask ? c->mask->text : NULL, "mask_phase",
-                        c->mask && !masks_reading(c->mask) ? "decode" : NULL, "mask_form",
+                        c->every_text ? c->every_text : "", "mask", c->mask ? c->mask->text : NULL,
+                        "mask_phase", c->mask && !masks_reading(c->mask) ? "decode" : NULL, "mask_form",
                         c->mask && c->mask->form == WNW_MASK_MEAN ? "mean" : NULL, "plans",
                         c->plans ? hash : NULL, "chunk_slack", c->slack > 1 ? json_real(c->slack) : NULL);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
@@ -98,7 +97,8 @@ static int drop_twice(struct eval_configs *c)
 }
 
 /* Adds a config under rule k. */
-static int add_config(struct eval_configs *c, const struct eval_lists *l, struct eval_config config, int32_t k)
+static int add_config(struct eval_configs *c, const struct eval_lists *l, struct eval_config config,
+                      int32_t k)
 {
     if (!eval_grow(&c->items, (size_t)c->n, sizeof *c->items))
         return eval_no_memory("the configurations");

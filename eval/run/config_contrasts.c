@@ -54,8 +54,8 @@ static bool has_rule(const struct eval_config *config, const char *every)
 }
 
 /* Whether a contrast means results of this config by a side, if they are of its policy; one_rule: have_one_rule of them all. */
-static bool is_meant(const struct eval_config *config, const char *mode, const struct eval_contrast_side *side,
-                     bool one_rule)
+static bool is_meant(const struct eval_config *config, const char *mode,
+                     const struct eval_contrast_side *side, bool one_rule)
 {
     if ((!config->full && strcmp(config->size_text, side->size) != 0) ||
         strcmp(eval_mode_name(config->mode), mode) != 0 || strcmp(config->kv_text, side->kv_type) != 0)

@@ -261,10 +261,11 @@ int eval_lists_read(struct eval_lists *l, struct eval_configs *c, const struct e
     const char *policies = args->closed_book ? "full" : first_of(args->policies, part->policies, "");
     const char *phase = first_of(args->app.mask_phase, part->mask_phase, "all");
     *l = (struct eval_lists){.args = args,
-                        .c = c,
-                        .evict = first_of(args->app.evict, part->evict, "end"),
-                        .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
-                        .separate_readings = eval_reads_separately(args, suite) || eval_recompresses(args)};
+                             .c = c,
+                             .evict = first_of(args->app.evict, part->evict, "end"),
+                             .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
+                             .separate_readings =
+                                 eval_reads_separately(args, suite) || eval_recompresses(args)};
     WNW_TRY(eval_list_sizes(l->sizes, &l->n_sizes, args, part));
     WNW_TRY(eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l));
     WNW_TRY(eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l));

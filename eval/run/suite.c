@@ -144,10 +144,14 @@ static int check_frozen(const struct eval_suite *suite, const struct eval_args *
 {
     const struct {
         const char *option, *given;
-    } options[] = {{"ratios", a->ratios},           {"budgets", a->budgets},
-                   {"kv-bytes", a->kv_bytes},       {"kv-types", a->kv_types},
-                   {"modes", a->modes},             {"evict", a->app.evict},
-                   {"evict-every", a->app.evict_every}, {"mask-heads", a->app.mask_heads}};
+    } options[] = {{"ratios", a->ratios},
+                   {"budgets", a->budgets},
+                   {"kv-bytes", a->kv_bytes},
+                   {"kv-types", a->kv_types},
+                   {"modes", a->modes},
+                   {"evict", a->app.evict},
+                   {"evict-every", a->app.evict_every},
+                   {"mask-heads", a->app.mask_heads}};
     for (size_t i = 0; suite->frozen && i < sizeof options / sizeof *options; i++)
         if (options[i].given)
             return app_fail(APP_BAD_INPUT, "--suite %s is a protocol that is always the same; leave out --%s",

@@ -18,6 +18,26 @@ plan 'another question' "$work/b.json" --policy kvcompose-aware --context-only -
 json 'the question decides' "$work/a.json" "o['n_tokens'] == json.load(open('$work/b.json'))['n_tokens'] and \
     o['layers'] != json.load(open('$work/b.json'))['layers']"
 
+# A question that is expected counts as the one that is asked; of several all count, and one that is named twice counts once.
+plan 'expected' "$work/c.json" --policy kvcompose-aware --context-only --expect 'Who wrote this text?'
+plan 'expected twice' "$work/d.json" --policy kvcompose-aware --context-only --expect 'Who wrote this text?' --expect 'Who wrote this text?'
+plan 'two expected' "$work/e.json" --policy kvcompose-aware --context-only --expect 'Who wrote this text?' --expect 'Name every number you find.'
+plan 'expected and asked' "$work/f.json" --policy kvcompose-aware --context-only --expect 'Who wrote this text?' -p 'Name every number you find.'
+py "$work" <<'PY' || fail 'expected questions'
+import json, sys
+a, b, c, d, e, f = (json.load(open(f"{sys.argv[1]}/{name}.json"))["layers"] for name in "abcdef")
+assert a == c == d == f, [x == a for x in (c, d, f)]
+assert e not in (a, b)
+PY
+good 'a document for expected questions' compress -f "$work/doc" --ratio 0.75 -t 1 --policy kvcompose-aware --expect 'Who wrote this text?' -o "$work/doc.wkv"
+good 'asked' ask -c "$work/doc.wkv" -p 'Who wrote this text?' -n 8 -t 1 && cp "$work/out" "$work/asked"
+good 'run' run -f "$work/doc" --ratio 0.75 --policy kvcompose-aware --context-only -p 'Who wrote this text?' -n 8 -t 1 && same 'the stored document' "$work/asked" "$work/out"
+bad 'a policy without questions' 'goes with policies that judge' plan -f "$work/doc" --policy snapkv --expect x -o "$work/made/plan.json"
+bad 'no document' 'about a document' plan -p x --policy kvcompose-aware --expect y -o "$work/made/plan.json"
+bad 'an empty question' 'is empty' plan -f "$work/doc" --policy kvcompose-aware --expect '' -o "$work/made/plan.json"
+bad 'a folder' 'does not go with --expect' run -f "$work/doc" --context-only --policy kvcompose-aware --expect x --store "$work/made/folder" -p x
+bad 'a folder for one question' 'judges a document by its question' run -f "$work/doc" --context-only --policy kvcompose-aware --store "$work/folder" -p x
+
 # The border of the two pieces is known, so it is used and not the last 32 tokens, which replace an unknown question.
 plan 'finch' "$work/a.json" --policy finch -p 'Who wrote this text?'
 plan 'finch, 32 tokens' "$work/b.json" --policy finch:question=32 -p 'Who wrote this text?'

@@ -401,7 +401,8 @@ static void test_unsolved_without_probes(void **state)
         assert_int_equal(b->strata[k].informative, strcmp(runs.run[0].tasks[b->strata[k].task], "cwe") != 0);
     assert_near(b->rows[1].macro.mean, 25.0, 1e-9); /* of vt and fwe, which snapkv answered */
     struct forms f = make_forms(&runs, &t, NULL);
-    assert_contains(f.text.text.s, "left out of the means: cwe at N = 512 (8.0 points on 5 of these samples)");
+    assert_contains(f.text.text.s,
+                    "left out of the means: cwe at N = 512 (8.0 points on 5 of these samples)");
     clear_forms(&f);
     eval_tables_clear(&t);
     assert_int_equal(eval_tables_make(&t, &runs.run[0], true), APP_OK);
@@ -801,19 +802,21 @@ static void test_contrast_sides(void **state)
 {
     struct eval_contrast c;
     (void)state;
-    assert_int_equal(eval_contrast_read(&c, "keydiff vs snapkv every=64:0.5:all mode=aware size=own", "here"), APP_OK);
+    assert_int_equal(eval_contrast_read(&c, "keydiff vs snapkv every=64:0.5:all mode=aware size=own", "here"),
+                     APP_OK);
     assert_string_equal(c.a.every, "64:0.5:all");
     assert_string_equal(c.b.every, "64:0.5:all");
     assert_string_equal(c.mode, "aware");
     eval_contrast_clear(&c);
-    assert_int_equal(eval_contrast_read(&c, "keydiff vs keydiff mode=aware every=64:0.5:all/64 size=own", "here"),
-                     APP_OK);
+    assert_int_equal(
+        eval_contrast_read(&c, "keydiff vs keydiff mode=aware every=64:0.5:all/64 size=own", "here"), APP_OK);
     assert_string_equal(c.a.every, "64:0.5:all");
     assert_string_equal(c.b.every, "64");
     assert_string_equal(c.b.size, "own");
     eval_contrast_clear(&c);
     assert_int_equal(
-        eval_contrast_read(&c, "keydiff vs full mode=aware size=ratio=0.75/ratio=0.1111 kv=f16/q4_0", "here"), APP_OK);
+        eval_contrast_read(&c, "keydiff vs full mode=aware size=ratio=0.75/ratio=0.1111 kv=f16/q4_0", "here"),
+        APP_OK);
     assert_string_equal(c.a.size, "ratio=0.75");
     assert_string_equal(c.b.size, "ratio=0.1111");
     assert_string_equal(c.a.kv_type, "f16");
@@ -825,7 +828,8 @@ static void test_contrast_sides(void **state)
 static void test_contrast_of_rules(void **state)
 {
     static const char info[] =
-        "{\"model\":\"x\",\"configs\":[{\"config_id\":\"keydiff ratio=0.5\",\"evict\":\"end\",\"evict_every\":\"64\"},"
+        "{\"model\":\"x\",\"configs\":[{\"config_id\":\"keydiff "
+        "ratio=0.5\",\"evict\":\"end\",\"evict_every\":\"64\"},"
         "{\"config_id\":\"keydiff share\",\"evict\":\"end\",\"evict_every\":\"64:0.5:all\"}],"
         "\"contrasts\":[\"keydiff vs keydiff mode=agnostic size=ratio=0.5 every=64:0.5:all/64\","
         "\"keydiff vs keydiff mode=agnostic size=ratio=0.5 every=64/32\"]}";
@@ -839,7 +843,8 @@ static void test_contrast_of_rules(void **state)
         line(512, i, 0, "full", "full", 1.0, "");
         line(512, i, 0, "keydiff", "ratio=0.5", 0.25, "");
         fprintf(results,
-                "{\"v\":1,\"task\":\"niah_single_1\",\"N\":512,\"index\":%d,\"config\":\"keydiff share\",\"policy\":\"keydiff\","
+                "{\"v\":1,\"task\":\"niah_single_1\",\"N\":512,\"index\":%d,\"config\":\"keydiff "
+                "share\",\"policy\":\"keydiff\","
                 "\"mode\":\"agnostic\",\"size\":\"ratio=0.5\",\"kv_type\":\"f16\",\"score\":0.75}\n",
                 i);
     }
@@ -879,7 +884,9 @@ static const struct contrast_list contrast_lists[] = {
     {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=agnostic size=own", 2},
     {"snapkv vs snapkv mode=aware size=own every=64/32\nsnapkv vs snapkv mode=aware size=own every=64/16", 2},
     {"snapkv vs snapkv mode=aware size=own every=64/64", 0},
-    {"snapkv vs snapkv mode=aware size=ratio=0.5/ratio=0.75 kv=f16/q8_0\nsnapkv vs snapkv mode=aware size=own", 0},
+    {"snapkv vs snapkv mode=aware size=ratio=0.5/ratio=0.75 kv=f16/q8_0\nsnapkv vs snapkv mode=aware "
+     "size=own",
+     0},
     {"snapkv vs snapkv mode=aware size=ratio=0.5/ratio=0.75 kv=f16/q8_0", 1},
     {"snapkv vs snapkv mode=aware size=own every=64/32\nsnapkv vs snapkv mode=aware size=own every=32/64", 0},
     {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=aware size=own kv=q8_0", 2},

@@ -286,8 +286,9 @@ static void test_rules_are_an_axis(void **state)
     assert_string_equal(c.items[2].every_text, "64:0.5:all");
     assert_true(c.items[2].every == 64 && c.items[2].every_ratio == 0.5 && c.items[2].every_ratio_read);
     assert_string_not_equal(c.items[1].id, c.items[2].id);
-    assert_int_equal(eval_contrast_read(&x, "snapkv vs snapkv mode=agnostic size=ratio=0.5 every=64:0.5:all/64", "x"),
-                     APP_OK);
+    assert_int_equal(
+        eval_contrast_read(&x, "snapkv vs snapkv mode=agnostic size=ratio=0.5 every=64:0.5:all/64", "x"),
+        APP_OK);
     assert_true(eval_contrast_is_compared(&c, &x));
     x.a.every = "32";
     assert_false(eval_contrast_is_compared(&c, &x));
