@@ -411,7 +411,7 @@ static void put_contrasts(struct eval_doc *d, const json_t *list)
         put_both(d, c, "size", "size_b");
         put_both(d, c, "kv_type", "kv_type_b");
         if (json_is_string(json_object_get(c, "every")))
-            put_both(d, c, "every", "every_b"); /* after so many generated tokens */
+            put_both(d, c, "every", "every_b");
         eval_doc_put(d, ", %s: ", length_of(length, c));
         if (json_is_true(json_object_get(c, "measured")))
             eval_doc_put(d, "n = %.0f, %s %s, p = %.2g %s\n", eval_member_number(c, "n"),
