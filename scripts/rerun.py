@@ -34,6 +34,12 @@ def file_of(word, given, shipped):
     raise SystemExit(f"the record used '{word}', which is not here; say where it is with --file {word}=PATH")
 
 
+def model_of(word, given):
+    """A model's name, or its file: records name files by their last part, which is the name of a model of this project."""
+    path = given.get(word, word)
+    return path if pathlib.Path(path).exists() else path.removesuffix(".gguf")
+
+
 def command_of(run, args, folder, given, shipped):
     """The record's command, with the files of this machine."""
     words, out = run["command"][1:], [args.winnow]
@@ -43,6 +49,9 @@ def command_of(run, args, folder, given, shipped):
     while i < len(words):
         option, value = words[i], words[i + 1] if i + 1 < len(words) else None
         if option in DROPPED or (option == "--samples" and args.samples) or (option == "--policies" and args.policies):
+            i += 2
+        elif option in ("-m", "--model"):
+            out += [option, model_of(value, given)]
             i += 2
         elif option in FILES and value not in ("prose", "noise"):
             out += [option, file_of(value, given, shipped)]
