@@ -2,7 +2,7 @@
 /* Questions that are expected of a document, for policies that judge it by them (--expect). */
 #include "app/job_expect.h"
 
-#include "app/names.h"
+#include "app/document.h"
 #include "base/err.h"
 
 #include <stdlib.h>
