@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls of tools: the first JSON object of a text, {"name": "...", "arguments": {...}}. What stands before and after it does not count:
+/* Calls of tools: the first JSON object of a text, {"name": "...", "arguments": {...}}. What is before and after it does not count:
  * models put calls into fences. */
 #include "eval/metrics/metric.h"
 

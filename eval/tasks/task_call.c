@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Many tools as JSON, one a line, and a call of one of them to write. Its name and the names of its two parameters stand in the list
+/* Many tools as JSON, one a line, and a call of one of them to write. Its name and the names of its two parameters are in the list
  * alone, so that a call is right only if the line is still there, letter by letter. */
 #include "eval/tasks/makers.h"
 
