@@ -74,31 +74,6 @@ assert text.startswith("<!-- Rendered from docs/src/research/page.md"), text
 assert want in text, (want, text)
 assert f"; {row['delta']:.1f} ({row['lo']:.1f} .. {row['hi']:.1f}); 2.50 0.25 2 100" in text, text
 PY
-# A record is run again: its command without the folder, with the contrasts of the record; fewer samples are a part of it.
-llama=$tiny/tiny-llama.gguf
-need_file "$llama"
-echo 'snapkv vs full mode=agnostic size=ratio=0.5' >"$work/contrasts.txt"
-good 'a run of a model' eval -m "$llama" -t 1 --quiet --no-gate --tasks niah_single_1 --lengths 400 --samples 3 --seed 5 --policies snapkv --contrasts "$work/contrasts.txt" \
-    --out "$work/again"
-records --add "$work/again" again || fail "a run cannot be taken in: $(cat "$work/err")"
-rerun() { python3 "$tree/scripts/rerun.py" --winnow "$WINNOW" --file "tiny-llama.gguf=$llama" "$@" >"$work/out" 2>"$work/err"; }
-rerun again || fail "a record cannot be run again: $(cat "$work/err")"
-grep -q 'of 6 answers that both have: 6 texts, 6 answers and 6 scores are the same' "$work/out" || fail "again: $(cat "$work/out")"
-rerun again --samples 2 --out "$work/fewer" || fail "fewer samples: $(cat "$work/err")"
-grep -q 'of 4 answers that both have: 4 texts, 4 answers' "$work/out" || fail "fewer: $(cat "$work/out")"
-cmp -s "$work/fewer/contrasts.txt" "$work/contrasts.txt" || fail 'the contrasts are not those of the record'
-rerun nobody && fail 'a record that is not there was run'
-grep -q 'there is no run nobody' "$work/err" || fail "nobody: $(cat "$work/err")"
-python3 - "$tree/records/runs/again" <<'PY'
-import gzip, json, pathlib, sys
-
-path = pathlib.Path(sys.argv[1]) / "results.jsonl.gz"
-rows = [json.loads(line) | {"pred": "another answer"} for line in gzip.decompress(path.read_bytes()).splitlines()]
-path.write_bytes(gzip.compress("".join(json.dumps(r) + "\n" for r in rows).encode()))
-PY
-rerun again --samples 2 && fail 'other answers on the same kernel were not noticed'
-grep -q '4 texts, 0 answers' "$work/out" || fail "other answers: $(cat "$work/out")"
-rm -r "$tree/records/runs/again"
 # Tables of times: chosen rows and columns, numbers flush right; what is not there is named.
 mkdir -p "$tree/records/speed"
 printf '# a command\nmachine,what,tokens/s\nA,first words,1.5x\nB,second,2x\n' >"$tree/records/speed/times.csv"
