@@ -79,6 +79,14 @@ static const struct app_option policy_options[] = {
 };
 APP_GROUP(app_group_policy, "What to keep (at most one size)", policy_options);
 
+static const struct app_option expect_options[] = {
+    {"expect", 0, APP_TEXTS, "QUESTION", NULL, NULL,
+     "a question that the document is judged by, for policies that do that, such as kvcompose-aware; may be "
+     "repeated, and then all of them count",
+     AT(expected), 0, 0, NULL},
+};
+APP_GROUP(app_group_expect, "Expected questions", expect_options);
+
 static const struct app_option long_options[] = {
     {"kv-peak", 0, APP_BYTES, "SIZE", NULL, NULL,
      "most bytes of keys and values while the prompt is read, suffix K, M or G: a prompt that does not fit "

@@ -16,7 +16,7 @@ struct app_args {
     char *mask_heads, *mask_phase, *mask_form;
     char *out;
     char *devices, *layers;
-    struct app_list documents, plugins;
+    struct app_list documents, expected, plugins;
     wnw_registry *registry; /* the parts of the plugins, owned by who runs the command; NULL = none */
     int64_t budget, kv_bytes, kv_tail, kv_peak;
     int64_t n, seed, threads;
@@ -53,7 +53,7 @@ struct app_args {
             "layers of the model for each of these devices, as 12,12,6", layers_at, 0, 0, NULL          \
     }
 
-extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_long,
-    app_group_plugin, app_group_mask, app_group_devices, app_group_common;
+extern const struct app_group app_group_model, app_group_input, app_group_policy, app_group_expect,
+    app_group_long, app_group_plugin, app_group_mask, app_group_devices, app_group_common;
 
 #endif

@@ -2,6 +2,7 @@
 #include "app/job.h"
 
 #include "app/automatic.h"
+#include "app/job_expect.h"
 #include "app/job_input.h"
 #include "app/models.h"
 #include "app/process.h"
@@ -63,6 +64,7 @@ int app_job_check(struct app_job *job, const struct app_args *args)
     WNW_TRY(check_types(job));
     WNW_TRY(check_masks(job));
     WNW_TRY(app_job_check_prompt(job));
+    WNW_TRY(app_job_expect_check(job));
     WNW_TRY(app_job_find_inputs(job));
     return args->out ? app_out_check(args->out, &job->inputs) : APP_OK;
 }
@@ -100,10 +102,11 @@ int app_job_open(struct app_job *job)
 /* A policy that scores the document by the question takes the question from the prompt's second piece. */
 static int check_question(const struct app_job *job)
 {
-    if (!app_keep_by_question(job->keep.policy))
+    if (!app_keep_by_question(job->keep.policy) || job->expected.n > 0)
         return APP_OK;
     if (job->n_tokens == job->n_context || !job->question || !*job->question)
-        return app_fail(APP_BAD_INPUT, "the policy judges the prompt by its question; give one with -p");
+        return app_fail(APP_BAD_INPUT,
+                        "the policy judges the prompt by its question; give one with -p, or with --expect");
     return APP_OK;
 }
 
@@ -135,6 +138,9 @@ int app_job_prepare(struct app_job *job)
                                                    .info = &job->info,
                                                    .kv = &job->kv,
                                                    .prompt = job->prompt,
+                                                   .expected = job->expected.tokens,
+                                                   .n_expected_tokens = job->expected.n_tokens,
+                                                   .n_expected = job->expected.n,
                                                    .inputs = &job->inputs,
                                                    .n = n,
                                                    .stores = job->stores,
@@ -287,6 +293,7 @@ void app_job_close(struct app_job *job)
     app_keep_clear(&job->keep);
     free(job->remarks.s);
     wnw_prompt_free(job->prompt);
+    app_job_expect_clear(job);
     wnw_model_free(job->model);
     free(job->file_tokens);
     free(job->document);

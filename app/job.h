@@ -12,6 +12,14 @@
 #include "winnow_method.h"
 #include "winnow_study.h"
 
+/* Questions that are expected of the document: tokens that would be read after it. */
+struct app_expected {
+    wnw_prompt **prompt;    /* [n] owned */
+    const int32_t **tokens; /* [n], point into them */
+    int32_t *n_tokens;
+    int32_t n;
+};
+
 struct app_job {
     const struct app_args *args;
     char *model_path;
@@ -42,6 +50,7 @@ struct app_job {
     const int32_t *tokens; /* [n_tokens], points into file_tokens or prompt */
     int32_t n_tokens;
     int32_t n_context;       /* tokens of the first piece */
+    struct app_expected expected;
     struct app_text remarks; /* on texts, and of the library on profile and prompt, one per line */
     wnw_engine *engine;      /* that runs sessions of a stored document; NULL = a session has its own */
     wnw_session *session;

@@ -3,6 +3,7 @@
 #include "app/job_input.h"
 
 #include "app/document.h"
+#include "app/job_expect.h"
 #include "app/models.h"
 #include "app/names.h"
 #include "app/values.h"
@@ -144,7 +145,7 @@ int app_job_prompt(struct app_job *job)
         snprintf(what, sizeof what, "the prompt has %d tokens", job->n_tokens);
         return too_long(job, what);
     }
-    return APP_OK;
+    return app_job_expect(job);
 }
 
 int32_t app_job_n_compressed(const struct app_job *job)

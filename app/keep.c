@@ -202,9 +202,11 @@ int app_keep_check_blind(const wnw_policy *policy)
 {
     if (!app_keep_by_question(policy))
         return APP_OK;
-    return app_fail(APP_BAD_INPUT,
-                    "the policy judges a document by its question, which is not known when the document is "
-                    "compressed; use another, such as kvcompose or kvzip");
+    return app_fail(
+        APP_BAD_INPUT,
+        "the policy judges a document by its question, which is not known when the document is "
+        "compressed; use another, such as kvcompose or kvzip, or name questions with --expect where "
+        "the command has it");
 }
 
 bool app_keep_is_endless(const struct app_keep *keep)
@@ -362,6 +364,9 @@ int app_keep_prepare(struct app_keep *keep, struct app_text *remarks, const stru
     keep->run.prompt = of->prompt;
     keep->more = wnw_run_more_default();
     keep->more.question_later = of->args->context_only;
+    keep->more.n_tasks = of->n_expected;
+    keep->more.task_tokens = of->expected;
+    keep->more.n_task_tokens = of->n_expected_tokens;
     keep->more.chunk_slack =
         keep->run.phase == WNW_PHASE_CHUNK && of->args->chunk_slack > 0 ? of->args->chunk_slack : 0;
     keep->run.more = &keep->more;

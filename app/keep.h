@@ -36,6 +36,10 @@ struct app_keep_of {
     const wnw_model_info *info;
     const struct app_kv *kv;
     const wnw_prompt *prompt;  /* NULL = none */
+    /* Tokens of expected questions: expected[i] has n_expected_tokens[i], i < n_expected. */
+    const int32_t *const *expected;
+    const int32_t *n_expected_tokens;
+    int32_t n_expected;
     struct app_inputs *inputs; /* files that were named; profiles that are found are added */
     int32_t n;                 /* tokens that are compressed */
     bool stores;               /* the session will be stored and may be continued later */

@@ -2,20 +2,14 @@
 /* The table of the command's own sub-commands. */
 #include "cli/commands.h"
 
-static const struct app_group *const run_groups[] = {&app_group_model,
-                                                     &app_group_input,
-                                                     &app_group_policy,
-                                                     &app_group_long,
-                                                     &app_group_plugin,
-                                                     &cli_group_generate,
-                                                     &cli_group_store,
-                                                     &app_group_mask,
-                                                     &app_group_devices,
-                                                     &app_group_common,
-                                                     NULL};
+static const struct app_group *const run_groups[] = {
+    &app_group_model, &app_group_input,   &app_group_policy,   &app_group_expect,
+    &app_group_long,  &app_group_plugin,  &cli_group_generate, &cli_group_store,
+    &app_group_mask,  &app_group_devices, &app_group_common,   NULL};
 static const struct app_group *const plan_groups[] = {
-    &app_group_model, &app_group_input,   &app_group_policy, &app_group_plugin,
-    &cli_group_plan,  &app_group_devices, &app_group_common, NULL};
+    &app_group_model,   &app_group_input,  &app_group_policy,
+    &app_group_expect,  &app_group_plugin, &cli_group_plan,
+    &app_group_devices, &app_group_common, NULL};
 static const struct app_group *const tokens_groups[] = {&app_group_model, &app_group_input, &cli_group_tokens,
                                                         &app_group_common, NULL};
 static const struct app_group *const ppl_groups[] = {&app_group_model,   &cli_group_ppl,    &app_group_policy,
@@ -31,13 +25,9 @@ static const struct app_group *const worker_groups[] = {&cli_group_worker, &app_
 static const struct app_group *const doctor_groups[] = {&cli_group_doctor, &app_group_common, NULL};
 static const struct app_group *const man_groups[] = {&cli_group_man, &app_group_common, NULL};
 static const struct app_group *const serve_groups[] = {&cli_group_serve, &app_group_common, NULL};
-static const struct app_group *const compress_groups[] = {&app_group_model,
-                                                          &cli_group_document,
-                                                          &app_group_policy,
-                                                          &cli_group_stored,
-                                                          &app_group_devices,
-                                                          &app_group_common,
-                                                          NULL};
+static const struct app_group *const compress_groups[] = {
+    &app_group_model,  &cli_group_document, &app_group_policy, &app_group_expect,
+    &cli_group_stored, &app_group_devices,  &app_group_common, NULL};
 static const struct app_group *const ask_groups[] = {
     &app_group_model,    &cli_group_ask,    &cli_group_store,
     &cli_group_document, &app_group_policy, &cli_group_generate,

@@ -82,7 +82,8 @@ static int read_document(struct app_job *job, const struct cli_args *own)
 {
     const struct app_args *args = &own->app;
     WNW_TRY(app_job_check(job, args));
-    WNW_TRY(app_keep_check_blind(job->keep.policy));
+    if (args->expected.n == 0)
+        WNW_TRY(app_keep_check_blind(job->keep.policy));
     WNW_TRY(cli_on_devices_check(own));
     job->stores = true;
     app_job_date(job);
@@ -135,9 +136,9 @@ struct addition {
 static int check_addition(const struct app_args *a)
 {
     const char *size = app_keep_size_option(a);
-    const char *given =
-        APP_FIRST_GIVEN({a->policy, "--policy"}, {size, size}, {a->system, "--system"}, {a->chat, "--chat"},
-                        {a->raw, "--raw"}, {a->special, "--special"}, {true, cli_stored_option(a)});
+    const char *given = APP_FIRST_GIVEN({a->policy, "--policy"}, {size, size}, {a->system, "--system"},
+                                        {a->chat, "--chat"}, {a->raw, "--raw"}, {a->special, "--special"},
+                                        {a->expected.n > 0, "--expect"}, {true, cli_stored_option(a)});
     if (!given)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,

@@ -34,9 +34,9 @@ int cli_store_use_check(const struct cli_args *args)
         return app_fail(
             APP_BAD_INPUT,
             "--store keeps documents as they are before a question; give one with -f and --context-only");
-    const char *refused =
-        APP_FIRST_GIVEN({a->evict_every, "--evict-every"}, {a->mask_heads, "--mask-heads"},
-                        {a->kv_peak > 0, "--kv-peak"}, {a->chunk_slack > 0, "--chunk-slack"});
+    const char *refused = APP_FIRST_GIVEN(
+        {a->evict_every, "--evict-every"}, {a->mask_heads, "--mask-heads"}, {a->kv_peak > 0, "--kv-peak"},
+        {a->chunk_slack > 0, "--chunk-slack"}, {a->expected.n > 0, "--expect"});
     return refused ? app_fail(APP_BAD_INPUT, "--store does not go with %s", refused) : APP_OK;
 }
 
@@ -102,6 +102,9 @@ int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const st
 {
     job->no_profiles = true;
     int rc = app_job_prepare(job);
+    if (rc != APP_OK)
+        return rc;
+    rc = app_keep_check_blind(job->keep.policy); /* documents are kept for every question */
     if (rc != APP_OK)
         return rc;
     const wnw_session_params how = session_params(job); /* whose type may have been chosen just now */

@@ -52,7 +52,8 @@ static const struct app_option tasks_options[] = {
     {"model", 'm', APP_TEXT, "MODEL", "smollm2-135m", NULL,
      "GGUF file, or a name from `winnow models`; its tokenizer counts the lengths", AT(app.model), 0, 0,
      NULL},
-    TEXT("suite", "NAME", NULL, suite, "a set of tasks, lengths and samples: tiny-ci, smoke, small or full"),
+    TEXT("suite", "NAME", NULL, suite,
+         "a set of tasks, lengths and samples: tiny-ci, smoke, small, full or equal_bytes"),
     TEXT("study", "NAME", NULL, study,
          "the experiment of one paper: compresskv, kvcompose and others, see --list; other options replace "
          "its lists"),
@@ -88,7 +89,8 @@ static const struct app_option tasks_options[] = {
      "tokens of a prompt from a file; longer ones lose their middle", AT(max_prompt), 16, 16777216,
      "16 to 16777216"},
     WORD("chat", "NAME", "auto", app.chat,
-         "chat template: auto (the model's own), none (plain text), or one of libllama's, e.g. chatml"),
+         "chat template: auto (the model's own, or plain text where a study has that), none (plain text), or "
+         "one of libllama's, e.g. chatml"),
     {"seed", 0, APP_INT, "S", "42", NULL, "seed of the samples", AT(app.seed), 0, 4294967295.0,
      "0 to 4294967295"},
     WORD("split", "WHICH", "test", split,
@@ -122,9 +124,10 @@ static const struct app_option config_options[] = {
     {"chunk-slack", 0, APP_REAL, "X", NULL, "1",
      "with --evict chunk: X times the size stays until the last chunk is read, then the size",
      AT(app.chunk_slack), 1, 1024, "1 to 1024"},
-    TEXT("evict-every", "I[:T|:R[:all]]", NULL, app.evict_every,
-         "while answering: compress after every I tokens to T entries per layer and head, or by a share R, "
-         "of the entries there or (R:all) of all tokens read"),
+    TEXT("evict-every", "RULES", NULL, app.evict_every,
+         "while answering, I[:T|:R[:all]]: compress after every I tokens to T entries per layer and head, or "
+         "by a share R, of the entries there or (R:all) of all tokens read; several rules separated by / are "
+         "compared"),
     TEXT("mask-heads", "LISTS", "none, or the study's", app.mask_heads,
          "lists of heads to switch off, separated by /, each tried by itself: none, LAYER-HEAD,..., "
          "srh:topN, trad:topN (of a profile), random:N:SEED, random:N:SEED:M (without the M best by srh). "

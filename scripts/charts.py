@@ -33,6 +33,20 @@ LINES = {
          for label, policies in (("auto", ("kvzap:recent=32,room=0.3+shares",) * 2 + ("kvzap:recent=0+shares",)), ("KVzip", ("kvzip",) * 3))]),
 }
 
+# A chart of lines over kinds: title, subtitle, the run's full cache, kinds, (label, key of each kind or None).
+KINDS = {
+    "rules.svg": (
+        "Which entries matters less than how many each head keeps",
+        "Answers of 100, SmolLM2-135M, 1024 tokens, a quarter kept, the question comes after compression",
+        row("budgets-smollm2-135m", "full", "0").replace("ratio=0", "full"),
+        ["equal heads", "Ada-KV", "KVCompose's layers", "LU-KV", "shares of KVzip", "HeadKV"],
+        [(label, [policy and row("budgets-smollm2-135m", policy, "0.75") for policy in policies]) for label, policies in (
+            ("expected attention", ("expected_attention", "adakv-expected_attention:epsilon=0", "expected_attention:cross_head=1+composite", "lukv:epsilon=0",
+                                    "lukv:epsilon=0+shares", "lukv:epsilon=0+headkv")),
+            ("distinct keys (KeyDiff)", ("keydiff", None, None, "dms+lukv", "keydiff-shares", "dms+headkv")),
+            ("random entries", (None, None, None, None, "random+shares", None)))]),
+}
+
 # A chart of differences: title, subtitle, (label, key of a contrast).
 DIFFERENCES = {
     "claims.svg": (
@@ -76,6 +90,7 @@ DIFFERENCES = {
 def keys():
     """Every key that a chart needs."""
     found = [key for _, _, full, lines in LINES.values() for key in [full, *(k for _, keys_ in lines for k in keys_)] if key]
+    found += [key for _, _, full, _, lines in KINDS.values() for key in [full, *(k for _, keys_ in lines for k in keys_)] if key]
     return found + [key for _, _, rows in DIFFERENCES.values() for _, key in rows]
 
 
@@ -107,33 +122,68 @@ def differences(numbers, title, subtitle, rows):
     return svg(bottom + 34, title, subtitle, body)
 
 
+def scale_of(y, left, right):
+    """Lines and numbers of a scale of answers."""
+    return [f'<line class="g" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{left - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v}</text>'
+            for v in range(0, 101, 20)]
+
+
+def full_cache(v, y, left, right):
+    return (f'<line class="z" stroke-dasharray="2 4" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/>'
+            f'<text class="s" x="{right + 12}" y="{y(v) - 6:.1f}">full cache</text>')
+
+
+def apart(ends, y):
+    """Heights of labels that do not cover each other, from below; ends: (value, number of the line)."""
+    places, last = {}, None
+    for v, i in sorted(ends):
+        places[i] = y(v) if last is None or y(v) < last - 17 else last - 17
+        last = places[i]
+    return places
+
+
+def line_of(points, label, place, colour, dash=""):
+    drawn_line = f'<polyline fill="none" stroke="{colour}" stroke-width="2.5"{dash} points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b in points) + '"/>'
+    return (drawn_line + "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="{colour}"/>' for a, b in points)
+            + f'<text x="{place[0]}" y="{place[1] + 4:.1f}" style="fill:{colour}">{html.escape(label)}</text>')
+
+
 def lines(numbers, title, subtitle, full, rows):
     top, bottom, left, right = 66, 330, 60, 590
     x = lambda i: left + 40 + i * (right - left - 60) / (len(SIZES) - 1)
     y = lambda v: bottom - v / 100 * (bottom - top)
-    body = [f'<line class="g" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{left - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v}</text>'
-            for v in range(0, 101, 20)]
+    body = scale_of(y, left, right)
     body += [f'<text class="s" x="{x(i):.1f}" y="{bottom + 20}" text-anchor="middle">{name}</text>' for i, (_, name) in enumerate(SIZES)]
     body.append(f'<text class="s" x="{(left + right) / 2}" y="{bottom + 40}" text-anchor="middle">share of the entries that is kept</text>')
     if full:
-        v = number(numbers, full)
-        body.append(f'<line class="z" stroke-dasharray="2 4" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{right + 12}" y="{y(v) - 6:.1f}">full cache</text>')
-    ends = sorted((number(numbers, keys_[-1]), i) for i, (_, keys_) in enumerate(rows))
-    places, last = {}, None
-    for v, i in ends:  # labels that do not cover each other, from below
-        places[i] = y(v) if last is None or y(v) < last - 17 else last - 17
-        last = places[i]
+        body.append(full_cache(number(numbers, full), y, left, right))
+    places = apart([(number(numbers, keys_[-1]), i) for i, (_, keys_) in enumerate(rows)], y)
     for i, (label, keys_) in enumerate(rows):
         points = [(x(k), y(number(numbers, key))) for k, key in enumerate(keys_)]
-        colour, dash = COLOURS[i if full else i // 2], ' stroke-dasharray="6 4"' if not full and i % 2 else ""
-        body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2.5"{dash} points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b in points) + '"/>'
-                    + "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="{colour}"/>' for a, b in points)
-                    + f'<text x="{right + 12}" y="{places[i] + 4:.1f}" style="fill:{colour}">{html.escape(label)}</text>')
+        dash = ' stroke-dasharray="6 4"' if not full and i % 2 else ""
+        body.append(line_of(points, label, (right + 12, places[i]), COLOURS[i if full else i // 2], dash))
+    return svg(bottom + 56, title, subtitle, body)
+
+
+def kinds(numbers, title, subtitle, full, names, rows):
+    """Lines over kinds, where a line may have no point at some of them."""
+    top, bottom, left, right = 66, 330, 60, 660
+    x = lambda i: left + 50 + i * (right - left - 100) / (len(names) - 1)
+    y = lambda v: bottom - v / 100 * (bottom - top)
+    body = scale_of(y, left, right)
+    body += [f'<text class="s" x="{x(i):.1f}" y="{bottom + 20}" text-anchor="middle">{html.escape(name)}</text>' for i, name in enumerate(names)]
+    body.append(f'<text class="s" x="{(left + right) / 2}" y="{bottom + 40}" text-anchor="middle">how many entries each head keeps</text>')
+    body.append(full_cache(number(numbers, full), y, left, right))
+    known = [[(k, number(numbers, key)) for k, key in enumerate(keys_) if key] for _, keys_ in rows]
+    places = apart([(points[-1][1], i) for i, points in enumerate(known)], y)
+    for i, (label, _) in enumerate(rows):
+        body.append(line_of([(x(k), y(v)) for k, v in known[i]], label, (right + 12, places[i]), COLOURS[i]))
     return svg(bottom + 56, title, subtitle, body)
 
 
 def drawn(numbers):
     """The charts whose numbers are all there, by the names of their files."""
     known = {name: (lines, chart, [key for key in [chart[2], *(k for _, keys_ in chart[3] for k in keys_)] if key]) for name, chart in LINES.items()}
+    known |= {name: (kinds, chart, [key for key in [chart[2], *(k for _, keys_ in chart[4] for k in keys_)] if key]) for name, chart in KINDS.items()}
     known |= {name: (differences, chart, [key for _, key in chart[2]]) for name, chart in DIFFERENCES.items()}
     return {name: draw(numbers, *chart) for name, (draw, chart, wanted) in known.items() if all(key in numbers for key in wanted)}

@@ -12,7 +12,7 @@
     scripts/records.py --pack VERSION               moves records/runs into the archive of a release, and writes RUNS.csv.
 
 A record is NAME/run.json and NAME/results.jsonl, as `winnow eval --out` writes them. Records of releases are in
-records/winnow-records-VERSION.tar.xz, newer ones in records/runs. records/RUNS.csv lists them: name, model, answers, SHA-256 of the answers, command.
+records/winnow-records-VERSION.tar.xz, newer ones in records/runs. records/RUNS.csv lists them: name, model, answers, kernel, CPU, SHA-256 of the answers, command.
 records/contrasts.txt has the planned comparisons of each run, as they were written before the run.
 
 records/numbers.csv has a row for each number: key, value, low, high, n, p, run. A key is one of
@@ -61,7 +61,7 @@ NUMBERS = RECORDS / "numbers.csv"
 RUNS = RECORDS / "RUNS.csv"
 SOURCES = ROOT / "docs" / "src"  # docs/src/FOLDER/PAGE.md is rendered to docs/FOLDER/PAGE.md
 FIELDS = ["key", "value", "low", "high", "n", "p", "run"]
-RUN_FIELDS = ["name", "model", "answers", "sha256", "command"]
+RUN_FIELDS = ["name", "model", "answers", "kernel", "cpu", "sha256", "command"]
 MARK = re.compile(r"\{\{([^{} ]+)(?: (\d%?|ci|whole|n|p|verdict))?\}\}")
 SPEED = RECORDS / "speed"
 TABLE = re.compile(r"\{\{table ([^{} ]+)((?: [^{} ]+)*)\}\}")
@@ -524,7 +524,8 @@ def sha256(data):
 def described(folder):
     """The row of RUNS.csv."""
     run, lines = json.loads((folder / "run.json").read_text()), lines_of(folder)
-    return {"name": folder.name, "model": run.get("model", {}).get("name", ""), "answers": lines.count(b"\n"), "sha256": sha256(lines), "command": " ".join(run.get("command", []))}
+    return {"name": folder.name, "model": run.get("model", {}).get("name", ""), "answers": lines.count(b"\n"), "kernel": run.get("kernel", ""), "cpu": run.get("device", ""),
+            "sha256": sha256(lines), "command": " ".join(run.get("command", []))}
 
 
 def all_runs(records):

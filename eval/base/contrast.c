@@ -21,19 +21,31 @@ void eval_contrast_clear(struct eval_contrast *c)
     *c = (struct eval_contrast){.n_target = 0};
 }
 
-/* Sets what KEY=VALUE says. Returns whether there is such a key and value; *twice: it was set before. */
+/* Sets what KEY=VALUE says; of two values with a slash between them both. Returns whether there is such a key and value; *twice: it was
+ * set before. */
 static bool set_key(struct eval_contrast *c, char *word, bool *twice)
 {
     const struct {
-        const char *key, **value;
-    } texts[] = {{"mode=", &c->mode}, {"size=", &c->size}, {"kv=", &c->kv_type}};
+        const char *key, **a, **b; /* b NULL: the same for both sides, in one value */
+    } texts[] = {{"mode=", &c->mode, NULL},
+                 {"size=", &c->a.size, &c->b.size},
+                 {"kv=", &c->a.kv_type, &c->b.kv_type},
+                 {"every=", &c->a.every, &c->b.every}};
     int64_t n = 0;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (strncmp(word, texts[i].key, strlen(texts[i].key)) == 0) {
-            *twice = *texts[i].value != NULL;
-            *texts[i].value = word + strlen(texts[i].key);
-            return **texts[i].value;
-        }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char *value = word + strlen(texts[i].key);
+        if (strncmp(word, texts[i].key, strlen(texts[i].key)) != 0)
+            continue;
+        char *slash = texts[i].b ? strchr(value, '/') : NULL;
+        *twice = *texts[i].a != NULL;
+        *texts[i].a = value;
+        if (texts[i].b)
+            *texts[i].b = slash ? slash + 1 : value;
+        if (!slash)
+            return *value;
+        *slash = '\0';
+        return *value && slash[1] && !strchr(slash + 1, '/');
+    }
     const bool good = strncmp(word, "N=", 2) == 0 && app_parse_int(&n, word + 2) && n > 0 && n <= INT32_MAX;
     *twice = good && c->n_target > 0;
     c->n_target = good ? (int32_t)n : c->n_target;
@@ -50,7 +62,9 @@ static int check_policy(const char *recipe, const char *where)
 
 int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)
 {
-    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE or N=LENGTH where needed";
+    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE, every=RULE or N=LENGTH where "
+                               "needed; size, kv and every "
+                               "may have a value for A and one for B with a slash between them";
     char *rest = NULL;
     *out = (struct eval_contrast){.text = strdup(line)};
     if (!out->text)
@@ -59,36 +73,47 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
                *b = strtok_r(NULL, " \t\r", &rest);
     if (!b || strcmp(vs, "vs") != 0)
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' is no contrast; %s", where, line, form);
-    out->a = a;
-    out->b = b;
+    out->a.policy = a;
+    out->b.policy = b;
     for (char *word; (word = strtok_r(NULL, " \t\r", &rest));) {
         bool twice = false;
         if (!set_key(out, word, &twice))
             return app_fail(APP_BAD_INPUT,
-                            "%s: '%.200s' is none of mode=, size=, kv= and N= with a value; %s", where, word,
-                            form);
+                            "%s: '%.200s' is none of mode=, size=, kv=, every= and N= with a value; %s",
+                            where, word, form);
         if (twice)
             return app_fail(APP_BAD_INPUT, "%s: '%.200s' says twice what '%.100s' is to say; %s", where, line,
                             word, form);
     }
-    out->kv_type = out->kv_type ? out->kv_type : "f16";
-    if (!out->mode || !out->size)
+    if (!out->a.kv_type)
+        out->a.kv_type = out->b.kv_type = "f16";
+    if (!out->mode || !out->a.size)
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' names no %s; %s", where, line,
                         out->mode ? "size" : "mode", form);
-    WNW_TRY(check_policy(out->a, where));
-    return check_policy(out->b, where);
+    WNW_TRY(check_policy(out->a.policy, where));
+    return check_policy(out->b.policy, where);
+}
+
+/* A side with every value of its policy written out; NULL without memory. The caller frees it. */
+static char *text_of(const struct eval_contrast_side *side)
+{
+    char *canonical = eval_recipe_canonical(side->policy, NULL), *text = NULL;
+    if (!canonical || asprintf(&text, "%s %s %s %s", canonical, side->size, side->kv_type,
+                               side->every ? side->every : "") < 0)
+        text = NULL;
+    free(canonical);
+    return text;
 }
 
 /* Refuses a contrast that decides nothing: of a policy with itself, or of two that are in seen[], which it is added to. Each would make
  * the others harder to decide. */
 static int check_new(json_t *seen, const struct eval_contrast *c, const char *line, const char *where)
 {
-    char *a = eval_recipe_canonical(c->a, NULL), *b = eval_recipe_canonical(c->b, NULL), *key = NULL;
+    char *a = text_of(&c->a), *b = text_of(&c->b), *key = NULL;
     int rc = APP_OK;
     const int order = a && b ? strcmp(a, b) : 0;
     if (!a || !b ||
-        asprintf(&key, "%s %s %s %s %s %d", order < 0 ? a : b, order < 0 ? b : a, c->mode, c->size,
-                 c->kv_type, (int)c->n_target) < 0) {
+        asprintf(&key, "%s %s %s %d", order < 0 ? a : b, order < 0 ? b : a, c->mode, (int)c->n_target) < 0) {
         key = NULL;
         rc = eval_no_memory("the contrasts");
     } else if (order == 0) {

@@ -7,12 +7,20 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* "A vs B mode=MODE size=SIZE", with kv=TYPE and N=LENGTH where they are not f16 and all lengths: policy A minus policy B under a
- * protocol at a size, the mean over the informative tasks. */
+/* What is compared: a policy at a size, as records have them. */
+struct eval_contrast_side {
+    const char *policy, *size, *kv_type;
+    const char *every; /* a rule of --evict-every; NULL = the one rule of the run */
+};
+
+/* "A vs B mode=MODE size=SIZE", with kv=TYPE, every=RULE and N=LENGTH where they are not f16, the one rule of the run and all lengths:
+ * policy A minus policy B under a protocol, the mean over the informative tasks. size=, kv= and every= may have two values with a slash
+ * between them, that of A and that of B. */
 struct eval_contrast {
-    char *text;                                /* owned; what follows points into it */
-    const char *a, *b, *mode, *size, *kv_type; /* as records have them */
-    int32_t n_target;                          /* 0 = all lengths */
+    char *text; /* owned; what follows points into it */
+    struct eval_contrast_side a, b;
+    const char *mode;
+    int32_t n_target; /* 0 = all lengths */
 };
 
 /* Reads a line; `where` names it in messages. Returns an exit code; the caller clears in any case. */

@@ -85,6 +85,10 @@ double eval_sign_test(int64_t lost, int64_t gained);
 /* A task can distinguish methods if the full cache's mean score on separate samples is high enough, in points of 100. The number of
  * probes is chosen for errors below one in twenty: a task of 10 points passes, or one of 45 fails. */
 enum { EVAL_GATE_POINTS = 25, EVAL_GATE_FIRST = 900000, EVAL_GATE_PROBES = 20 };
+/* Without probes a task is left out where the full cache has fewer points than these on the samples themselves, with at least five
+ * answers. Methods are compared on the same samples, so that fewer points are asked for than of probes: only what the full cache
+ * cannot do at all is left out. */
+enum { EVAL_OWN_GATE_POINTS = 10, EVAL_OWN_GATE_ANSWERS = 5 };
 /* Whether n probes are decided once n_done of them have the sum of scores (0 to 1): it is enough already, or cannot become enough.
  * What has not been asked then changes neither that nor on which side of EVAL_GATE_POINTS the mean of those asked is. */
 bool eval_gate_decided(double sum, int32_t n_done, int32_t n);

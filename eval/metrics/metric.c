@@ -62,6 +62,13 @@ static const struct eval_metric metrics[] = {
      "share of the reference's lines before the first that the prediction does not have in its place, white "
      "space at their ends and empty lines aside",
      EVAL_BEST, false, eval_score_lines, EVAL_IN_PLACE},
+    {"json_call", NULL,
+     "share of a call's name and arguments that are right, of the first JSON object of the prediction; 0 "
+     "where it is "
+     "no call",
+     EVAL_BEST, false, eval_score_call, EVAL_CALL_RIGHT},
+    {"json_valid", NULL, "1 where the first JSON object of the prediction is a call of a tool, whichever",
+     EVAL_BEST, false, eval_score_call, EVAL_CALL_VALID},
 };
 enum { N_METRICS = sizeof metrics / sizeof *metrics };
 

@@ -59,6 +59,9 @@ enum { EVAL_ANYWHERE, EVAL_IN_PLACE };
 eval_scorer eval_score_contains, eval_score_partial, eval_score_number, eval_score_lines;
 /* metric_longbench.c */
 eval_scorer eval_score_classes, eval_score_retrieval, eval_score_count, eval_score_code;
+/* metric_json.c */
+enum { EVAL_CALL_RIGHT, EVAL_CALL_VALID };
+eval_scorer eval_score_call;
 /* metric_words.c */
 enum { EVAL_NORMAL_F1, EVAL_STEM_RECALL, EVAL_WORD_RECALL, EVAL_SET_RECALL };
 eval_scorer eval_score_words;

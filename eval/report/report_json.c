@@ -325,10 +325,11 @@ static json_t *gate_json(const struct eval_run *run, const struct eval_block *b)
     json_t *list = json_array();
     for (int32_t i = 0; i < b->n_strata; i++) {
         const struct eval_stratum *s = &b->strata[i];
-        app_json_append(&list, json_pack("{s:o,s:i,s:b,s:b,s:I,s:o}", "task",
+        app_json_append(&list, json_pack("{s:o,s:i,s:b,s:b,s:I,s:o,s:I,s:o}", "task",
                                          app_json_text(run->tasks[s->task]), "N", s->n_target, "informative",
                                          (int)s->informative, "scored", (int)s->scored, "probes",
-                                         (json_int_t)s->n_probes, "probe_mean", app_json_number(s->probes)));
+                                         (json_int_t)s->n_probes, "probe_mean", app_json_number(s->probes),
+                                         "own", (json_int_t)s->n_own, "own_mean", app_json_number(s->own)));
     }
     return list;
 }
@@ -388,10 +389,14 @@ static json_t *planned_json(const struct eval_planned_contrast *p)
     json_t *o = p->measured ? versus_numbers(&p->versus) : json_object();
     app_json_set(&o, "mode", json_string(c->mode));
     app_json_set(&o, "N", c->n_target > 0 ? json_integer(c->n_target) : json_string("all"));
-    app_json_set(&o, "a", json_string(c->a));
-    app_json_set(&o, "b", json_string(c->b));
-    app_json_set(&o, "size", json_string(c->size));
-    app_json_set(&o, "kv_type", json_string(c->kv_type));
+    app_json_set(&o, "a", json_string(c->a.policy));
+    app_json_set(&o, "b", json_string(c->b.policy));
+    app_json_set(&o, "size", json_string(c->a.size));
+    app_json_set(&o, "size_b", json_string(c->b.size));
+    app_json_set(&o, "kv_type", json_string(c->a.kv_type));
+    app_json_set(&o, "kv_type_b", json_string(c->b.kv_type));
+    app_json_set(&o, "every", c->a.every ? json_string(c->a.every) : json_null());
+    app_json_set(&o, "every_b", c->b.every ? json_string(c->b.every) : json_null());
     app_json_set(&o, "measured", json_boolean(p->measured));
     app_json_set(&o, "p", app_json_number(p->measured ? p->p : NAN));
     app_json_set(&o, "p_holm", app_json_number(p->measured ? p->p_holm : NAN));

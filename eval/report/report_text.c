@@ -388,6 +388,15 @@ static void put_versus(struct eval_doc *d, const json_t *names, const json_t *li
         eval_doc_put(d, "no size, protocol and type of cache that both have\n");
 }
 
+/* What both sides of a contrast have in common, or what each has. */
+static void put_both(struct eval_doc *d, const json_t *contrast, const char *of_a, const char *of_b)
+{
+    const char *a = eval_member_text(contrast, of_a), *b = eval_member_text(contrast, of_b);
+    eval_doc_put(d, ", %s", a);
+    if (strcmp(a, b) != 0)
+        eval_doc_put(d, " and %s", b);
+}
+
 /* Contrasts that were listed before the run. */
 static void put_contrasts(struct eval_doc *d, const json_t *list)
 {
@@ -397,9 +406,13 @@ static void put_contrasts(struct eval_doc *d, const json_t *list)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *c = json_array_get(list, i);
         char length[32], delta[EVAL_MAX_NUMBER], over[EVAL_MAX_SHOWN];
-        eval_doc_put(d, "%s minus %s, %s, %s, %s, %s: ", eval_member_text(c, "a"), eval_member_text(c, "b"),
-                     eval_member_text(c, "mode"), eval_member_text(c, "size"), eval_member_text(c, "kv_type"),
-                     length_of(length, c));
+        eval_doc_put(d, "%s minus %s, %s", eval_member_text(c, "a"), eval_member_text(c, "b"),
+                     eval_member_text(c, "mode"));
+        put_both(d, c, "size", "size_b");
+        put_both(d, c, "kv_type", "kv_type_b");
+        if (json_is_string(json_object_get(c, "every")))
+            put_both(d, c, "every", "every_b");
+        eval_doc_put(d, ", %s: ", length_of(length, c));
         if (json_is_true(json_object_get(c, "measured")))
             eval_doc_put(d, "n = %.0f, %s %s, p = %.2g %s\n", eval_member_number(c, "n"),
                          eval_format_signed(delta, eval_member_number(c, "delta"), 1),

@@ -135,16 +135,20 @@ static void note_uninformative(json_t **list, const struct eval_tables *t, const
     for (int32_t k = 0; k < b->n_strata; k++) {
         const struct eval_stratum *s = &b->strata[k];
         char length[32];
+        const bool probed = s->n_probes > 0;
         if (!s->informative && s->scored)
-            good = good && app_text_put(&names, "%s%s at %s (%.1f points on %zu separate samples)",
+            good = good && app_text_put(&names, "%s%s at %s (%.1f points on %zu %s samples)",
                                         names.len > 0 ? ", " : "", t->run->tasks[s->task],
-                                        eval_words_length(length, s->n_target), s->probes, s->n_probes);
+                                        eval_words_length(length, s->n_target), probed ? s->probes : s->own,
+                                        probed ? s->n_probes : s->n_own, probed ? "separate" : "of these");
     }
     if (!good)
         app_json_append(list, NULL);
     else if (names.len > 0)
-        note(list, "Uninformative (%s), and left out of the means: %s. The full cache needs %d points there.",
-             b->mode, names.s, EVAL_GATE_POINTS);
+        note(list,
+             "Uninformative (%s), and left out of the means: %s. The full cache needs %d points on separate "
+             "samples, or %d on these.",
+             b->mode, names.s, EVAL_GATE_POINTS, EVAL_OWN_GATE_POINTS);
     free(names.s);
 }
 
@@ -160,8 +164,11 @@ static void note_gate(json_t **list, const struct eval_tables *t)
             n_unprobed += b->strata[k].scored && b->strata[k].n_probes == 0;
         note_uninformative(list, t, b);
         if (n_unprobed > 0 && !t->no_gate)
-            note(list, "%d of %d tasks (%s) were not probed on separate samples and count as informative.",
-                 n_unprobed, b->n_strata, b->mode);
+            note(list,
+                 "%d of %d tasks (%s) were not probed on separate samples: they count unless the full cache "
+                 "has "
+                 "fewer than %d points on these.",
+                 n_unprobed, b->n_strata, b->mode, EVAL_OWN_GATE_POINTS);
         if (b->n_informative == 0)
             note(list, "No task of %s is informative for this model: there are no means.", b->mode);
     }

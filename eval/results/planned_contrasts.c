@@ -26,19 +26,23 @@ static const char *rule_of(const struct eval_run *run, const struct eval_block *
     return rule ? rule : "";
 }
 
-/* The row of a block that a contrast means by a recipe; -1 = there is none. */
+/* The row of a block that a contrast means by a side; -1 = there is none, -2 = out of memory. */
 static int32_t find_variant(const struct eval_run *run, const struct eval_block *b,
-                            const struct eval_contrast *c, const char *canonical)
+                            const struct eval_contrast_side *side)
 {
-    const char *rule = rule_of(run, b);
-    for (int32_t i = 0; i < b->n_rows; i++) {
+    char *canonical = eval_recipe_canonical(side->policy, NULL), named[160];
+    const char *rule = side->every ? named : rule_of(run, b);
+    int32_t found = canonical ? -1 : -2;
+    snprintf(named, sizeof named, "evict_every=%.140s", side->every ? side->every : "");
+    for (int32_t i = 0; found == -1 && i < b->n_rows; i++) {
         const struct eval_variant *v = &run->variants[b->rows[i].variant];
-        if (strcmp(v->canonical, canonical) == 0 && (v->full || strcmp(v->size, c->size) == 0) &&
-            strcmp(v->kv_type, c->kv_type) == 0 && strcmp(v->mode, c->mode) == 0 &&
+        if (strcmp(v->canonical, canonical) == 0 && (v->full || strcmp(v->size, side->size) == 0) &&
+            strcmp(v->kv_type, side->kv_type) == 0 && strcmp(v->mode, b->mode) == 0 &&
             strcmp(v->more, v->full ? "" : rule) == 0)
-            return b->rows[i].variant;
+            found = b->rows[i].variant;
     }
-    return -1;
+    free(canonical);
+    return found;
 }
 
 static const struct eval_block *find_block(const struct eval_tables *t, const struct eval_contrast *c)
@@ -60,7 +64,8 @@ static bool test(struct eval_planned_contrast *p, const struct eval_tables *t)
     if (good) {
         const struct eval_pairs pairs = eval_gather_pairs(&g);
         char key[256];
-        snprintf(key, sizeof key, "flips|%.200s|%llu", p->contrast.a, (unsigned long long)t->run->seed);
+        snprintf(key, sizeof key, "flips|%.200s|%llu", p->contrast.a.policy,
+                 (unsigned long long)t->run->seed);
         struct eval_random r = eval_random_key(key);
         p->p = eval_flip_test(&pairs, &r);
         good = !isnan(p->p);
@@ -71,23 +76,17 @@ static bool test(struct eval_planned_contrast *p, const struct eval_tables *t)
 
 static bool measure(struct eval_planned_contrast *p, const struct eval_tables *t)
 {
-    char *a = eval_recipe_canonical(p->contrast.a, NULL), *b = eval_recipe_canonical(p->contrast.b, NULL);
     const struct eval_block *block = find_block(t, &p->contrast);
-    bool good = a && b;
-    if (good && block) {
-        p->versus = (struct eval_versus){.block = block,
-                                         .a = find_variant(t->run, block, &p->contrast, a),
-                                         .b = find_variant(t->run, block, &p->contrast, b)};
-        p->measured = p->versus.a >= 0 && p->versus.b >= 0;
-    }
-    if (good && p->measured) {
-        good = eval_versus_measure(&p->versus, t);
-        p->measured = p->versus.n > 0;
-        good = good && (!p->measured || test(p, t));
-    }
-    free(a);
-    free(b);
-    return good;
+    if (!block)
+        return true;
+    p->versus = (struct eval_versus){.block = block,
+                                     .a = find_variant(t->run, block, &p->contrast.a),
+                                     .b = find_variant(t->run, block, &p->contrast.b)};
+    if (p->versus.a < 0 || p->versus.b < 0)
+        return p->versus.a > -2 && p->versus.b > -2;
+    const bool good = eval_versus_measure(&p->versus, t);
+    p->measured = p->versus.n > 0;
+    return good && (!p->measured || test(p, t));
 }
 
 /* Corrects the probabilities for their number. false: out of memory. */

@@ -46,7 +46,30 @@ static void read_gate(struct eval_stratum *s, const struct eval_run *run, const 
         s->n_probes++;
     }
     s->probes = s->n_probes > 0 ? 100.0 * sum / (double)s->n_probes : NAN;
-    s->informative = s->n_probes == 0 || s->probes >= EVAL_GATE_POINTS;
+}
+
+/* The full cache's scores on the samples that methods are compared on. */
+static void read_own(struct eval_stratum *s, const struct eval_run *run, const char *mode)
+{
+    const int32_t baseline = find_baseline(run, mode);
+    double sum = 0.0;
+    for (size_t i = s->begin; i < s->end; i++) {
+        const double score = run->results[i].m[EVAL_M_SCORE];
+        if (run->results[i].variant != baseline || isnan(score))
+            continue;
+        sum += score;
+        s->n_own++;
+    }
+    s->own = s->n_own > 0 ? 100.0 * sum / (double)s->n_own : NAN;
+}
+
+/* Probes decide where there are any, else the samples themselves. */
+static bool is_solved(const struct eval_stratum *s, const struct eval_run *run)
+{
+    if (s->n_probes > 0)
+        return s->probes >= EVAL_GATE_POINTS;
+    return s->n_own < EVAL_OWN_GATE_ANSWERS || s->own >= EVAL_OWN_GATE_POINTS ||
+           json_is_true(json_object_get(run->info, "closed_book"));
 }
 
 static bool has_scores(const struct eval_run *run, const struct eval_stratum *s)
@@ -82,8 +105,9 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
         s.domain = eval_task_name_find(run->tasks[s.task])->domain;
         s.answer = eval_task_name_find(run->tasks[s.task])->answer;
         read_gate(&s, run, b->mode);
+        read_own(&s, run, b->mode);
         s.scored = has_scores(run, &s);
-        s.informative = s.scored && (s.informative || no_gate);
+        s.informative = s.scored && (no_gate || is_solved(&s, run));
         b->n_informative += s.informative;
         b->strata[b->n_strata++] = s;
     }

@@ -36,8 +36,10 @@ struct eval_stratum {
     size_t begin, end; /* its lines in run->results */
     bool scored;       /* it has scores and not only other numbers */
     bool informative;  /* it has, and the full cache solves enough of it to distinguish methods */
-    size_t n_probes;   /* 0: there were none, and the task counts as informative */
+    size_t n_probes;   /* 0: there were none, and the full cache's answers to the samples themselves decide */
     double probes;     /* mean of the full cache's scores on the probes, in points */
+    size_t n_own;      /* the full cache's answers to the samples */
+    double own;        /* mean of their scores, in points */
 };
 
 /* What a mean over strata is of: all that are informative, those with answers of a kind, those of a domain, or their lines of a

@@ -68,9 +68,8 @@ static int name_config(struct eval_config *c, const struct eval_lists *l)
     c->json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:o*}", "policy",
                         eval_config_policy(c), "size", c->size_text, "kv_type", c->kv_text, "mode",
                         eval_mode_name(c->mode), "evict", c->full ? "end" : l->evict, "evict_every",
-                        c->full || !l->args->app.evict_every ? "" : l->args->app.evict_every, "mask",
-                        c->mask ? c->mask->text : NULL, "mask_phase",
-                        c->mask && !masks_reading(c->mask) ? "decode" : NULL, "mask_form",
+                        c->every_text ? c->every_text : "", "mask", c->mask ? c->mask->text : NULL,
+                        "mask_phase", c->mask && !masks_reading(c->mask) ? "decode" : NULL, "mask_form",
                         c->mask && c->mask->form == WNW_MASK_MEAN ? "mean" : NULL, "plans",
                         c->plans ? hash : NULL, "chunk_slack", c->slack > 1 ? json_real(c->slack) : NULL);
     char *text = c->json ? json_dumps(c->json, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
@@ -97,18 +96,22 @@ static int drop_twice(struct eval_configs *c)
     return APP_OK;
 }
 
-static int add_config(struct eval_configs *c, const struct eval_lists *l, struct eval_config config)
+/* Adds a config under rule k. */
+static int add_config(struct eval_configs *c, const struct eval_lists *l, struct eval_config config,
+                      int32_t k)
 {
     if (!eval_grow(&c->items, (size_t)c->n, sizeof *c->items))
         return eval_no_memory("the configurations");
+    const wnw_run *rules = &l->rules[k];
     config.full = wnw_policy_is_full(config.policy) && !config.plans;
-    config.phase = config.full ? WNW_PHASE_END : l->rules.phase;
-    config.chunk = config.full ? 0 : l->rules.chunk;
+    config.phase = config.full ? WNW_PHASE_END : rules->phase;
+    config.chunk = config.full ? 0 : rules->chunk;
     config.slack = config.full ? 0 : l->slack;
-    config.every = config.full ? 0 : l->rules.every;
-    config.target = config.full ? 0 : l->rules.target;
-    config.every_ratio = config.full ? 0 : l->rules.every_ratio;
-    config.every_ratio_read = !config.full && l->rules.every_ratio_read;
+    config.every = config.full ? 0 : rules->every;
+    config.every_text = config.full ? NULL : l->every[k];
+    config.target = config.full ? 0 : rules->target;
+    config.every_ratio = config.full ? 0 : rules->every_ratio;
+    config.every_ratio_read = !config.full && rules->every_ratio_read;
     if (config.plans && (config.phase != WNW_PHASE_END || config.every > 0 || eval_recompresses(l->args)))
         return app_fail(
             APP_BAD_INPUT,
@@ -150,11 +153,10 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
     return false;
 }
 
-/* Size i of one policy. */
+/* Size i of one policy, under every rule. */
 static int add_size(struct eval_configs *c, const struct eval_lists *l, const struct eval_recipe *r,
                     struct eval_config config, int32_t i)
 {
-    WNW_TRY(app_keep_allowed(r->policy, &l->rules, l->evict));
     config.policy = r->policy;
     config.recipe = r->text;
     config.asked = r->asked;
@@ -166,7 +168,11 @@ static int add_size(struct eval_configs *c, const struct eval_lists *l, const st
     if (config.size.kind == WNW_SIZE_NONE && !wnw_policy_is_full(r->policy) &&
         !wnw_policy_has_own_size(r->policy))
         return app_fail(APP_BAD_INPUT, "%s has no size of its own; give it one", r->text);
-    return add_config(c, l, config);
+    for (int32_t k = 0; k < l->n_rules; k++) { /* the full cache has no rule: all but its first are dropped */
+        WNW_TRY(app_keep_allowed(r->policy, &l->rules[k], l->evict));
+        WNW_TRY(add_config(c, l, config, k));
+    }
+    return APP_OK;
 }
 
 /* All sizes of one policy. */
@@ -288,6 +294,8 @@ void eval_configs_close(struct eval_configs *c)
         free(c->masks[i].text);
         wnw_free(c->masks[i].heads);
     }
+    for (int32_t i = 0; i < c->n_every; i++)
+        free(c->every[i]);
     free(c->items);
     free(c->recipes);
     free(c->notes.s);

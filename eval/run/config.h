@@ -46,7 +46,8 @@ struct eval_config {
     enum eval_mode mode;
     wnw_phase phase;
     int32_t chunk, every;
-    double slack; /* of chunks: wnw_run_more.chunk_slack */
+    const char *every_text; /* as --evict-every names the rule; NULL = none */
+    double slack;           /* of chunks: wnw_run_more.chunk_slack */
     int64_t target;
     double every_ratio;
     bool every_ratio_read;
@@ -60,7 +61,7 @@ struct eval_config {
     bool owns_profile;
 };
 
-enum { EVAL_MAX_TYPES = 8, EVAL_MAX_MASKS = 64 };
+enum { EVAL_MAX_TYPES = 8, EVAL_MAX_MASKS = 64, EVAL_MAX_RULES = 8 };
 
 struct eval_configs {
     const wnw_registry *registry; /* of plugins, borrowed; NULL = none */
@@ -72,6 +73,8 @@ struct eval_configs {
     int32_t n_types;
     struct eval_mask masks[EVAL_MAX_MASKS]; /* the first is that without heads */
     int32_t n_masks;
+    char *every[EVAL_MAX_RULES]; /* [n_every] rules of --evict-every as they are named, owned */
+    int32_t n_every;
     bool masks_profiled;   /* calibration results name masked heads */
     uint64_t mask_profile; /* their hash */
     struct eval_recipe {

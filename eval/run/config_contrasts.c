@@ -46,32 +46,45 @@ static bool have_one_rule(const struct eval_configs *c)
     return true;
 }
 
-/* Whether a contrast means results of this config, if they are of one of its policies; one_rule: have_one_rule of them all. */
-static bool is_meant(const struct eval_config *config, const struct eval_contrast *x, bool one_rule)
+/* Whether the config has the rule of --evict-every that a contrast names for a side, and no other setting of the kind. */
+static bool has_rule(const struct eval_config *config, const char *every)
 {
-    return (config->full || strcmp(config->size_text, x->size) == 0) &&
-           strcmp(eval_mode_name(config->mode), x->mode) == 0 && strcmp(config->kv_text, x->kv_type) == 0 &&
-           (is_plain(config) || (!config->full && one_rule));
+    return config->phase == WNW_PHASE_END && !config->mask && config->every_text &&
+           strcmp(config->every_text, every) == 0;
 }
 
-/* Whether a policy is among the configs that a contrast means; x = NULL: among all. */
-static bool has_side(const struct eval_configs *c, const char *recipe, const struct eval_contrast *x)
+/* Whether a contrast means results of this config by a side, if they are of its policy; one_rule: have_one_rule of them all. */
+static bool is_meant(const struct eval_config *config, const char *mode,
+                     const struct eval_contrast_side *side, bool one_rule)
+{
+    if ((!config->full && strcmp(config->size_text, side->size) != 0) ||
+        strcmp(eval_mode_name(config->mode), mode) != 0 || strcmp(config->kv_text, side->kv_type) != 0)
+        return false;
+    if (side->every && !config->full)
+        return has_rule(config, side->every);
+    return is_plain(config) || (!config->full && one_rule);
+}
+
+/* Whether a policy is among the configs; side: among those that a contrast means by it, NULL = among all. */
+static bool have_policy(const struct eval_configs *c, const char *recipe, const char *mode,
+                        const struct eval_contrast_side *side)
 {
     char *canonical = eval_recipe_canonical(recipe, c->registry);
-    const bool one_rule = x && have_one_rule(c);
+    const bool one_rule = side && have_one_rule(c);
     bool found = false;
     for (int32_t i = 0; canonical && !found && i < c->n; i++)
-        found = strcmp(eval_config_policy(&c->items[i]), canonical) == 0 && (!x || is_meant(&c->items[i], x, one_rule));
+        found = strcmp(eval_config_policy(&c->items[i]), canonical) == 0 &&
+                (!side || is_meant(&c->items[i], mode, side, one_rule));
     free(canonical);
     return found;
 }
 
 bool eval_configs_have(const struct eval_configs *c, const char *recipe)
 {
-    return has_side(c, recipe, NULL);
+    return have_policy(c, recipe, NULL, NULL);
 }
 
 bool eval_contrast_is_compared(const struct eval_configs *c, const struct eval_contrast *x)
 {
-    return has_side(c, x->a, x) && has_side(c, x->b, x);
+    return have_policy(c, x->a.policy, x->mode, &x->a) && have_policy(c, x->b.policy, x->mode, &x->b);
 }

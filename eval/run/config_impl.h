@@ -20,7 +20,10 @@ struct eval_lists {
     int32_t chosen[EVAL_N_MODES][EVAL_MAX_SIZES];
     wnw_mask_phase phase; /* of the masks that are read */
     wnw_mask_form form;
-    wnw_run rules;
+    wnw_run rules
+        [EVAL_MAX_RULES]; /* [n_rules], at least one: what --evict says with each word of --evict-every */
+    const char *every[EVAL_MAX_RULES]; /* these words; NULL without the option */
+    int32_t n_rules;
     double slack;
 };
 

@@ -124,6 +124,37 @@ static int add_mask(void *user, const char *word)
     return APP_OK;
 }
 
+/* Reads a rule of --evict-every; NULL = nothing is compressed while answers are generated. */
+static int read_rule(struct eval_lists *l, const char *every)
+{
+    wnw_run *rules = &l->rules[l->n_rules];
+    *rules = wnw_run_default();
+    WNW_TRY(app_keep_rules(rules, l->evict, every));
+    l->every[l->n_rules++] = every;
+    return APP_OK;
+}
+
+static int add_rule(void *user, const char *word)
+{
+    struct eval_lists *l = user;
+    struct eval_configs *c = l->c;
+    int32_t i = 0;
+    while (i < c->n_every && strcmp(c->every[i], word) != 0)
+        i++;
+    if (i == EVAL_MAX_RULES)
+        return app_fail(APP_BAD_INPUT, "--evict-every has more than %d rules", (int)EVAL_MAX_RULES);
+    if (i == c->n_every) {
+        c->every[i] = strdup(word);
+        if (!c->every[i])
+            return eval_no_memory("the configurations");
+        c->n_every++;
+    }
+    for (int32_t k = 0; k < l->n_rules; k++)
+        if (l->every[k] == c->every[i])
+            return APP_OK; /* it is named twice */
+    return read_rule(l, c->every[i]);
+}
+
 /* The shortest and the longest prompts that are made, in tokens with their answers; 0 where a file's have lengths of their own. */
 static int find_lengths(int32_t *shortest, int32_t *longest, const struct eval_args *args,
                         const struct eval_suite *suite)
@@ -148,8 +179,8 @@ static int find_facts(wnw_policy_facts *facts, const struct eval_lists *l, const
 {
     char *path = NULL;
     *facts = wnw_policy_facts_default();
-    facts->phase = l->rules.phase;
-    facts->decodes = l->rules.every > 0;
+    facts->phase = l->rules[0].phase;
+    facts->decodes = l->rules[0].every > 0;
     facts->feeds_again = !l->args->app.devices;
     WNW_TRY(find_lengths(&facts->n_tokens, longest, l->args, suite));
     WNW_TRY(app_model_path(&path, l->args->app.model));
@@ -230,11 +261,11 @@ int eval_lists_read(struct eval_lists *l, struct eval_configs *c, const struct e
     const char *policies = args->closed_book ? "full" : first_of(args->policies, part->policies, "");
     const char *phase = first_of(args->app.mask_phase, part->mask_phase, "all");
     *l = (struct eval_lists){.args = args,
-                        .c = c,
-                        .evict = first_of(args->app.evict, part->evict, "end"),
-                        .rules = wnw_run_default(),
-                        .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
-                        .separate_readings = eval_reads_separately(args, suite) || eval_recompresses(args)};
+                             .c = c,
+                             .evict = first_of(args->app.evict, part->evict, "end"),
+                             .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
+                             .separate_readings =
+                                 eval_reads_separately(args, suite) || eval_recompresses(args)};
     WNW_TRY(eval_list_sizes(l->sizes, &l->n_sizes, args, part));
     WNW_TRY(eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l));
     WNW_TRY(eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l));
@@ -243,9 +274,10 @@ int eval_lists_read(struct eval_lists *l, struct eval_configs *c, const struct e
     WNW_TRY(app_job_mask_form(&l->form, first_of(args->app.mask_form, part->mask_form, "zero")));
     WNW_TRY(
         eval_each_word("mask-heads", first_of(args->app.mask_heads, part->masks, "none"), '/', add_mask, l));
-    WNW_TRY(app_keep_rules(&l->rules, l->evict, args->app.evict_every));
+    WNW_TRY(args->app.evict_every ? eval_each_word("evict-every", args->app.evict_every, '/', add_rule, l)
+                                  : read_rule(l, NULL));
     l->slack = args->app.chunk_slack > 1 ? args->app.chunk_slack : 0;
-    if (l->slack > 1 && l->rules.phase != WNW_PHASE_CHUNK)
+    if (l->slack > 1 && l->rules[0].phase != WNW_PHASE_CHUNK)
         return app_fail(APP_BAD_INPUT,
                         "--chunk-slack says what stays between chunks; give --evict chunk or chunk:C");
     if (*policies)

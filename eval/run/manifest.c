@@ -162,8 +162,8 @@ static json_t *device_of(void)
 static json_t *chat_of(const struct eval_setup *s)
 {
     const struct eval_chat *c = &s->chat;
-    return json_pack("{s:s, s:b, s:o, s:o}", "template", s->args->app.chat, "raw", c->raw, "head",
-                     app_json_text(c->head), "tail", app_json_text(c->tail));
+    return json_pack("{s:s, s:b, s:o, s:o}", "template", eval_chat_name(s->args, s->suite), "raw", c->raw,
+                     "head", app_json_text(c->head), "tail", app_json_text(c->tail));
 }
 
 json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs *c,

@@ -187,7 +187,7 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
     WNW_TRY(check_questions(s));
     WNW_TRY(check_sets(s));
     WNW_TRY(eval_haystack_open(&w->haystack, args->haystack));
-    WNW_TRY(eval_setup_open_model(s, args, args->app.chat));
+    WNW_TRY(eval_setup_open_model(s, args, eval_chat_name(args, suite)));
     WNW_TRY(cut_text(s));
     for (int32_t i = 0; i < s->items.n; i++) {
         s->items.items[i].planned.n = s->items.items[i].n;

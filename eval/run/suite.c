@@ -68,6 +68,7 @@ static bool read_line(struct eval_suites *all, char *line)
         int32_t *number;
     } settings[] = {{"depths", &s->depths, NULL, NULL},        {"lengths", &s->lengths, NULL, NULL},
                     {"short", NULL, &s->short_answers, NULL},  {"alone", NULL, &s->separate_readings, NULL},
+                    {"frozen", NULL, &s->frozen, NULL},        {"plain", NULL, &s->plain, NULL},
                     {"perturbs", NULL, &s->perturbs, NULL},    {"probes", NULL, NULL, &s->n_probes},
                     {"answers", NULL, NULL, &s->answer_tokens}};
     if (strcmp(word, "item") == 0)
@@ -138,6 +139,26 @@ static int find(const struct eval_suite **suite, const struct eval_suites *all, 
     return app_fail(APP_BAD_INPUT, "--%s '%s' is unknown; `winnow eval --list` lists them", option, name);
 }
 
+/* Refuses options that would make a protocol that is always the same another one. */
+static int check_frozen(const struct eval_suite *suite, const struct eval_args *a)
+{
+    const struct {
+        const char *option, *given;
+    } options[] = {{"ratios", a->ratios},
+                   {"budgets", a->budgets},
+                   {"kv-bytes", a->kv_bytes},
+                   {"kv-types", a->kv_types},
+                   {"modes", a->modes},
+                   {"evict", a->app.evict},
+                   {"evict-every", a->app.evict_every},
+                   {"mask-heads", a->app.mask_heads}};
+    for (size_t i = 0; suite->frozen && i < sizeof options / sizeof *options; i++)
+        if (options[i].given)
+            return app_fail(APP_BAD_INPUT, "--suite %s is a protocol that is always the same; leave out --%s",
+                            suite->name, options[i].option);
+    return APP_OK;
+}
+
 int eval_suite_choose(const struct eval_suite **suite, const struct eval_suites *all,
                       const struct eval_args *args)
 {
@@ -146,7 +167,9 @@ int eval_suite_choose(const struct eval_suite **suite, const struct eval_suites 
         WNW_TRY(find(suite, all, args->study, true));
     if (args->suite && args->study)
         return app_fail(APP_BAD_INPUT, "--suite and --study exclude each other; give one of them");
-    return args->suite ? find(suite, all, args->suite, false) : APP_OK;
+    if (args->suite)
+        WNW_TRY(find(suite, all, args->suite, false));
+    return *suite ? check_frozen(*suite, args) : APP_OK;
 }
 
 int32_t eval_suite_answer(const char *task)
@@ -170,6 +193,11 @@ int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite
     if (suite)
         return suite->answer_tokens;
     return 0;
+}
+
+const char *eval_chat_name(const struct eval_args *args, const struct eval_suite *suite)
+{
+    return suite && suite->plain && strcmp(args->app.chat, "auto") == 0 ? "none" : args->app.chat;
 }
 
 bool eval_recompresses(const struct eval_args *args)

@@ -42,6 +42,8 @@ struct eval_suite {
     struct app_text notes;     /* lines that explain names, owned; empty = none */
     bool study;                /* --study names it */
     bool perturbs;             /* outputs of heads are measured (perturb/) and nothing is asked */
+    bool frozen;               /* options cannot replace sizes, cache types, modes and rules of eviction */
+    bool plain;                /* prompts have no chat template around them, unless --chat names one */
     bool short_answers;        /* answers have as many tokens as the task needs, not those of the benchmark */
     int32_t n_probes;          /* samples of each task that only show whether the full cache can solve it */
     bool separate_readings;    /* every policy reads for itself and answers alone: for times */
@@ -69,6 +71,8 @@ int32_t eval_suite_answer(const char *task);
  * answer has (0 = until it ends); whether the cache is compressed again before every further question. */
 bool eval_reads_separately(const struct eval_args *args, const struct eval_suite *suite);
 int32_t eval_answer_tokens(const struct eval_args *args, const struct eval_suite *suite);
+/* The chat template that is named, or plain text where the suite says so and none is named. */
+const char *eval_chat_name(const struct eval_args *args, const struct eval_suite *suite);
 bool eval_recompresses(const struct eval_args *args);
 
 #endif

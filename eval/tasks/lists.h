@@ -33,7 +33,7 @@ extern const struct eval_list eval_form_narrativeqa, eval_form_qasper, eval_form
     eval_form_lcc, eval_form_repobench_p, eval_form_scb_kv, eval_form_scb_mf, eval_form_scb_qa,
     eval_form_niah_one, eval_form_niah_several, eval_form_vt, eval_form_cwe, eval_form_fwe, eval_form_qa,
     eval_form_grid, eval_form_grid_famous, eval_form_grid_random, eval_form_passkey, eval_form_repeat,
-    eval_form_steps, eval_form_babi_person, eval_form_babi_thing, eval_form_babi_before, eval_form_scb_kv_syn,
-    eval_form_scb_prefix_suffix_syn, eval_form_scb_mf_syn;
+    eval_form_steps, eval_form_call, eval_form_babi_person, eval_form_babi_thing, eval_form_babi_before,
+    eval_form_scb_kv_syn, eval_form_scb_prefix_suffix_syn, eval_form_scb_mf_syn;
 
 #endif

@@ -204,6 +204,19 @@ assert all(abs(r["ratio_ach"] - 0.5) < 0.02 for r in rows if r["policy"] == "kno
 configs = json.load(open(sys.argv[1] + "/run.json"))["configs"]
 assert [c.get("chunk_slack") for c in configs] == [None, 1.5], configs
 PY
+# Several rules of --evict-every. A contrast compares two of them; one with a rule that is not in the list stays open.
+printf '%s\n' 'knorm vs knorm mode=agnostic size=ratio=0.5 every=4:0.5:all/4' 'knorm vs knorm mode=agnostic size=ratio=0.5 every=4/8' >"$work/rules.txt"
+run 'rules' --tasks niah_single_1 --lengths 600 --policies knorm --ratios 0.5 --evict-every 4/4:0.5:all --answer-tokens 40 --contrasts "$work/rules.txt" --out "$work/rules"
+[ "$(grep -c 'does not compare' "$work/err")" = 1 ] && grep -q "does not compare '.*every=4/8'" "$work/err" || fail "rules: $(cat "$work/err")"
+py "$work/rules" <<'PY' || fail 'rules: records'
+import json, sys
+run = json.load(open(sys.argv[1] + "/run.json"))
+rows = [json.loads(line) for line in open(sys.argv[1] + "/results.jsonl")]
+assert [(c["recipe"], c["evict_every"]) for c in run["configs"]] == [("full", ""), ("knorm", "4"), ("knorm", "4:0.5:all")], run["configs"]
+of = {c["config_id"]: c["evict_every"] for c in run["configs"]}
+assert sorted(of[r["config"]] for r in rows) == ["", "", "4", "4", "4:0.5:all", "4:0.5:all"], rows
+PY
+bad 'a rule that is none' "'x': give I or I:T" eval -m "$llama" --tasks niah_single_1 --policies knorm --evict-every 4/x --out "$work/made/x"
 brief 'compressed again' --tasks scb_niah_syn --lengths 600 --samples 1 --policies snapkv,lagkv:lag=64,kvzip --ratios 0,0.5 --recompress each-turn --out "$work/again2"
 py "$work/again2" <<'PY' || fail 'compressed again: records'
 import json, sys

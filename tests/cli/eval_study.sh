@@ -38,6 +38,7 @@ assert have == want, have
 (reference,) = {c["reference"] for c in run["configs"]}
 assert next(c for c in run["configs"] if c["config_id"] == reference)["kv_type"] == "f16"
 assert len(rows) == 2 * len(want)
+assert run["chat"] == {"template": "none", "raw": True, "head": "", "tail": ""}, run["chat"] # as in the paper's code
 # Whether the key lies in what is never thinned is known in chunks too, where the same blocks stay.
 def floor(when):
     (config,) = [c["config_id"] for c in run["configs"] if (c["kv_type"], c["recipe"], c["evict"]) == ("f16", "lagkv:lag=160", when)]

@@ -231,7 +231,7 @@ static void test_no_interval_of_another_mean(void **state)
         if (i < 10)
             line_of("vt", 512, i, 0, "full", "full", 0.0, ",\"fgt\":0");
     }
-    read_tables(&runs, &t, false);
+    read_tables(&runs, &t, true); /* a task that the full cache cannot do counts here */
     const struct eval_row *full = &t.blocks[0].rows[0];
     assert_near(full->macro.mean, 50.0, 1e-9); /* 20 of 30 answers are right */
     assert_false(full->macro.binary);
@@ -373,6 +373,47 @@ static void test_partners_and_probes(void **state)
     assert_int_equal(eval_tables_make(&t, &runs.run[0], true), APP_OK);
     assert_true(t.blocks[0].strata[0].informative);
     assert_near(t.blocks[0].rows[1].macro.mean, 50.0, 1e-9);
+    clear(&runs, &t);
+}
+
+/* Without probes the samples themselves say what the full cache cannot do: below 10 points, with 5 answers or more. */
+static void test_unsolved_without_probes(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    (void)state;
+    begin("{\"model\":\"x\"}");
+    for (int i = 0; i < 5; i++) {
+        line_of("vt", 512, i, 0, "full", "full", 1.0, "");
+        line_of("vt", 512, i, 0, "snapkv", "ratio=0.5", 0.5, "");
+        line_of("cwe", 512, i, 0, "full", "full", i == 0 ? 0.4 : 0.0, ""); /* 8 points */
+        line_of("cwe", 512, i, 0, "snapkv", "ratio=0.5", 0.0, "");
+        line_of("fwe", 512, i, 0, "full", "full", i == 0 ? 0.5 : 0.0, ""); /* 10 points */
+        line_of("fwe", 512, i, 0, "snapkv", "ratio=0.5", 0.0, "");
+    }
+    for (int i = 0; i < 4; i++) /* too few to tell */
+        line_of("qa_syn_1", 512, i, 0, "full", "full", 0.0, "");
+    read_tables(&runs, &t, false);
+    const struct eval_block *b = &t.blocks[0];
+    assert_int_equal(b->n_strata, 4);
+    assert_int_equal(b->n_informative, 3);
+    for (int32_t k = 0; k < b->n_strata; k++)
+        assert_int_equal(b->strata[k].informative, strcmp(runs.run[0].tasks[b->strata[k].task], "cwe") != 0);
+    assert_near(b->rows[1].macro.mean, 25.0, 1e-9); /* of vt and fwe, which snapkv answered */
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s,
+                    "left out of the means: cwe at N = 512 (8.0 points on 5 of these samples)");
+    clear_forms(&f);
+    eval_tables_clear(&t);
+    assert_int_equal(eval_tables_make(&t, &runs.run[0], true), APP_OK);
+    assert_int_equal(t.blocks[0].n_informative, 4);
+    clear(&runs, &t);
+    /* What a model guesses without the context is not what a full cache can do. */
+    begin("{\"model\":\"x\",\"closed_book\":true}");
+    for (int i = 0; i < 5; i++)
+        line(512, i, 0, "full", "full", 0.0, "");
+    read_tables(&runs, &t, false);
+    assert_int_equal(t.blocks[0].n_informative, 1);
     clear(&runs, &t);
 }
 
@@ -723,11 +764,11 @@ static void test_contrast_lines(void **state)
     struct eval_contrast c;
     assert_int_equal(eval_contrast_read(&c, row->name, "here"), row->rc);
     if (row->rc == APP_OK) {
-        assert_string_equal(c.a, "lagkv:lag=128,retain=0.5");
-        assert_string_equal(c.b, "full");
+        assert_string_equal(c.a.policy, "lagkv:lag=128,retain=0.5");
+        assert_string_equal(c.b.policy, "full");
         assert_string_equal(c.mode, "aware");
-        assert_string_equal(c.size, "ratio=0.5");
-        assert_string_equal(c.kv_type, "q8_0");
+        assert_string_equal(c.a.size, "ratio=0.5");
+        assert_string_equal(c.b.kv_type, "q8_0");
         assert_int_equal(c.n_target, 1024);
     }
     eval_contrast_clear(&c);
@@ -747,7 +788,78 @@ static const struct contrast_row contrast_lines[] = {
     {"snapkv vs lagkv mode=aware size=own size=own", APP_BAD_INPUT},
     {"snapkv vs lagkv mode=aware size=own kv=f16 kv=q8_0", APP_BAD_INPUT},
     {"snapkv vs lagkv mode=aware size=own N=512 N=1024", APP_BAD_INPUT},
+    {"snapkv vs snapkv mode=aware size=own/", APP_BAD_INPUT},
+    {"snapkv vs snapkv mode=aware size=own kv=f16/q8_0/q4_0", APP_BAD_INPUT},
+    {"snapkv vs snapkv mode=aware size=own every=", APP_BAD_INPUT},
+    {"snapkv vs snapkv mode=aware size=own every=64/", APP_BAD_INPUT},
+    {"snapkv vs snapkv mode=aware size=own every=/64", APP_BAD_INPUT},
+    {"snapkv vs snapkv mode=aware size=own every=64/32/16", APP_BAD_INPUT},
+    {"snapkv vs snapkv mode=aware size=own every=64 every=32", APP_BAD_INPUT},
 };
+
+/* Sizes, types of cache and rules of --evict-every: one for both sides, or one for each. */
+static void test_contrast_sides(void **state)
+{
+    struct eval_contrast c;
+    (void)state;
+    assert_int_equal(eval_contrast_read(&c, "keydiff vs snapkv every=64:0.5:all mode=aware size=own", "here"),
+                     APP_OK);
+    assert_string_equal(c.a.every, "64:0.5:all");
+    assert_string_equal(c.b.every, "64:0.5:all");
+    assert_string_equal(c.mode, "aware");
+    eval_contrast_clear(&c);
+    assert_int_equal(
+        eval_contrast_read(&c, "keydiff vs keydiff mode=aware every=64:0.5:all/64 size=own", "here"), APP_OK);
+    assert_string_equal(c.a.every, "64:0.5:all");
+    assert_string_equal(c.b.every, "64");
+    assert_string_equal(c.b.size, "own");
+    eval_contrast_clear(&c);
+    assert_int_equal(
+        eval_contrast_read(&c, "keydiff vs full mode=aware size=ratio=0.75/ratio=0.1111 kv=f16/q4_0", "here"),
+        APP_OK);
+    assert_string_equal(c.a.size, "ratio=0.75");
+    assert_string_equal(c.b.size, "ratio=0.1111");
+    assert_string_equal(c.a.kv_type, "f16");
+    assert_string_equal(c.b.kv_type, "q4_0");
+    eval_contrast_clear(&c);
+}
+
+/* One policy under two rules is compared answer by answer. */
+static void test_contrast_of_rules(void **state)
+{
+    static const char info[] =
+        "{\"model\":\"x\",\"configs\":[{\"config_id\":\"keydiff "
+        "ratio=0.5\",\"evict\":\"end\",\"evict_every\":\"64\"},"
+        "{\"config_id\":\"keydiff share\",\"evict\":\"end\",\"evict_every\":\"64:0.5:all\"}],"
+        "\"contrasts\":[\"keydiff vs keydiff mode=agnostic size=ratio=0.5 every=64:0.5:all/64\","
+        "\"keydiff vs keydiff mode=agnostic size=ratio=0.5 every=64/32\"]}";
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_planned_contrast *p;
+    int32_t n;
+    (void)state;
+    begin(info);
+    for (int i = 0; i < 8; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line(512, i, 0, "keydiff", "ratio=0.5", 0.25, "");
+        fprintf(results,
+                "{\"v\":1,\"task\":\"niah_single_1\",\"N\":512,\"index\":%d,\"config\":\"keydiff "
+                "share\",\"policy\":\"keydiff\","
+                "\"mode\":\"agnostic\",\"size\":\"ratio=0.5\",\"kv_type\":\"f16\",\"score\":0.75}\n",
+                i);
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(eval_planned_contrasts_make(&p, &n, &t), APP_OK);
+    assert_int_equal(n, 2);
+    assert_true(p[0].measured);
+    assert_near(p[0].versus.delta.delta, 50.0, 1e-9);
+    assert_false(p[1].measured); /* no answer was given under the rule 32 */
+    eval_planned_contrasts_free(p, n);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s, "keydiff minus keydiff, agnostic, ratio=0.5, f16, 64:0.5:all and 64, all");
+    clear_forms(&f);
+    clear(&runs, &t);
+}
 
 /* Lists of contrasts: what counts once is there once. */
 struct contrast_list {
@@ -770,6 +882,13 @@ static const struct contrast_list contrast_lists[] = {
      "N=512\n",
      2},
     {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=agnostic size=own", 2},
+    {"snapkv vs snapkv mode=aware size=own every=64/32\nsnapkv vs snapkv mode=aware size=own every=64/16", 2},
+    {"snapkv vs snapkv mode=aware size=own every=64/64", 0},
+    {"snapkv vs snapkv mode=aware size=ratio=0.5/ratio=0.75 kv=f16/q8_0\nsnapkv vs snapkv mode=aware "
+     "size=own",
+     0},
+    {"snapkv vs snapkv mode=aware size=ratio=0.5/ratio=0.75 kv=f16/q8_0", 1},
+    {"snapkv vs snapkv mode=aware size=own every=64/32\nsnapkv vs snapkv mode=aware size=own every=32/64", 0},
     {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=aware size=own kv=q8_0", 2},
     {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=aware size=own", 0},
     {"snapkv vs lagkv mode=aware size=own\nlagkv vs snapkv:window=32 mode=aware size=own kv=f16", 0},
@@ -1370,6 +1489,7 @@ int main(void)
         cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_six_of_ten),
         cmocka_unit_test(test_partners_and_probes),
+        cmocka_unit_test(test_unsolved_without_probes),
         cmocka_unit_test(test_strata_weigh_alike),
         cmocka_unit_test(test_domains),
         cmocka_unit_test(test_contexts_are_clusters),
@@ -1380,6 +1500,8 @@ int main(void)
         cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_primary_contrasts),
+        cmocka_unit_test(test_contrast_sides),
+        cmocka_unit_test(test_contrast_of_rules),
         cmocka_unit_test(test_bad_and_unscored),
         cmocka_unit_test(test_curve),
         cmocka_unit_test(test_short_and_flat_curves),

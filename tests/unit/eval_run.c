@@ -268,6 +268,43 @@ static void test_recipes_as_they_were_asked_for(void **state)
     eval_configs_close(&c);
 }
 
+/* Rules of --evict-every are an axis: each policy has a config under each of them, the full cache has one. */
+static void test_rules_are_an_axis(void **state)
+{
+    char policies[] = "snapkv", rules[] = "64/64:0.5:all/64";
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    struct eval_contrast x;
+    (void)state;
+    a.policies = policies;
+    a.app.evict_every = rules;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_int_equal(c.n, 3);
+    assert_true(c.items[0].full && c.items[0].every == 0 && !c.items[0].every_text);
+    assert_string_equal(c.items[1].every_text, "64");
+    assert_true(c.items[1].own_read && c.items[1].every == 64 && c.items[1].every_ratio == 0);
+    assert_string_equal(c.items[2].every_text, "64:0.5:all");
+    assert_true(c.items[2].every == 64 && c.items[2].every_ratio == 0.5 && c.items[2].every_ratio_read);
+    assert_string_not_equal(c.items[1].id, c.items[2].id);
+    assert_int_equal(
+        eval_contrast_read(&x, "snapkv vs snapkv mode=agnostic size=ratio=0.5 every=64:0.5:all/64", "x"),
+        APP_OK);
+    assert_true(eval_contrast_is_compared(&c, &x));
+    x.a.every = "32";
+    assert_false(eval_contrast_is_compared(&c, &x));
+    x.a.every = NULL; /* two rules, and none is named */
+    assert_false(eval_contrast_is_compared(&c, &x));
+    eval_contrast_clear(&x);
+    eval_configs_close(&c);
+    /* One rule has the name that it had before there were several. */
+    rules[2] = '\0';
+    struct eval_configs one;
+    assert_int_equal(eval_configs_open(&one, &a, NULL), APP_OK);
+    assert_int_equal(one.n, 2);
+    assert_string_equal(json_string_value(json_object_get(one.items[1].json, "evict_every")), "64");
+    eval_configs_close(&one);
+}
+
 /* Heads that are masked while reading need a reading of their own, one type of cache after the other; those that are
  * masked while answering do not. The full cache without masks is what all are compared with. */
 static void test_masks_are_an_axis(void **state)
@@ -328,17 +365,15 @@ static void check_contrasts(const struct eval_configs *c, const struct eval_args
     json_decref(lines);
     if (!c->items[0].full)
         return;
-    struct eval_contrast other = {.a = "full",
-                                  .b = "full",
-                                  .mode = eval_mode_name(c->items[0].mode),
-                                  .size = "ratio=0.123",
-                                  .kv_type = c->items[0].kv_text};
+    const struct eval_contrast_side full = {
+        .policy = "full", .size = "ratio=0.123", .kv_type = c->items[0].kv_text};
+    struct eval_contrast other = {.a = full, .b = full, .mode = eval_mode_name(c->items[0].mode)};
     assert_true(eval_contrast_is_compared(c, &other)); /* it has no size */
-    other.b = "random:seed=77";
+    other.b.policy = "random:seed=77";
     assert_false(eval_contrast_is_compared(c, &other));
 }
 
-/* Every study names existing recipes, sizes and types, and the parts of one name no config twice. */
+/* Every study, and every suite with contrasts, names existing recipes, sizes and types, and the parts of one name no config twice. */
 static void test_studies(void **state)
 {
     const struct eval_args plain = plain_args();
@@ -348,7 +383,7 @@ static void test_studies(void **state)
     for (int32_t i = 0; i < all.n; i++) {
         struct eval_args a = plain;
         struct eval_configs c;
-        if (!all.items[i].study || all.items[i].perturbs)
+        if ((!all.items[i].study && all.items[i].contrasts.len == 0) || all.items[i].perturbs)
             continue;
         a.app.evict = a.kv_types = NULL;
         assert_int_equal(eval_configs_open(&c, &a, &all.items[i]), APP_OK);
@@ -393,6 +428,31 @@ static void test_options_replace_a_study(void **state)
     assert_int_equal(c.n, 2);
     assert_string_equal(c.items[1].size_text, "budget=64");
     eval_configs_close(&c);
+    eval_suites_close(&all);
+}
+
+/* A frozen suite takes other policies, in every part, and nothing else. */
+static void test_frozen_suite(void **state)
+{
+    char name[] = "equal_bytes", policies[] = "knorm", ratios[] = "0.5", every[] = "64";
+    const struct eval_suite *suite;
+    struct eval_suites all;
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    (void)state;
+    a.suite = name;
+    a.policies = policies;
+    a.app.evict = a.kv_types = NULL;
+    assert_int_equal(eval_suites_open(&all), APP_OK);
+    assert_int_equal(eval_suite_choose(&suite, &all, &a), APP_OK);
+    assert_int_equal(eval_configs_open(&c, &a, suite), APP_OK);
+    assert_int_equal(c.n, 3 + 4 + 4 + 3); /* a full cache of each type, and its sizes */
+    eval_configs_close(&c);
+    a.ratios = ratios;
+    assert_int_equal(eval_suite_choose(&suite, &all, &a), APP_BAD_INPUT);
+    a.ratios = NULL;
+    a.app.evict_every = every;
+    assert_int_equal(eval_suite_choose(&suite, &all, &a), APP_BAD_INPUT);
     eval_suites_close(&all);
 }
 
@@ -534,9 +594,11 @@ int main(void)
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_names_do_not_depend_on_the_list),
         cmocka_unit_test(test_recipes_as_they_were_asked_for),
+        cmocka_unit_test(test_rules_are_an_axis),
         cmocka_unit_test(test_masks_are_an_axis),
         cmocka_unit_test(test_studies),
         cmocka_unit_test(test_options_replace_a_study),
+        cmocka_unit_test(test_frozen_suite),
         cmocka_unit_test(test_heads_that_choose),
         cmocka_unit_test(test_a_torn_line_is_cut_off),
         cmocka_unit_test(test_samples_among_keys),

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs a record again and compares the answers: the samples follow from the seed.
+
+    scripts/rerun.py NAME [--samples K] [--policies LIST] [--out DIR] [--file NAME=PATH] [--winnow PROGRAM]
+
+NAME is a run of records/RUNS.csv. Fewer samples (--samples) and fewer policies (--policies, as the record's command writes them) make it short.
+Files that a command names and that do not ship are given with --file, such as --file longbench-mini=DIR; `real.txt` is made by
+scripts/make_real_text.py. The contrasts are those of the record.
+
+Prints how many texts, answers and scores are those of the record, and the report of the new run. On the record's kernel all of them are the same. On
+another kernel rounding differs, and a few scores with it. Exit code 1 if a text differs, or an answer on the record's kernel.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import records
+
+FILES = {"--contrasts", "--profile", "--text", "--longbench", "--scbench", "--squad", "--hotpot", "--jsonl", "--haystack"}
+DROPPED = {"--out", "--contrasts", "--time-budget", "--shard"}
+
+
+def file_of(word, given, shipped):
+    """The path of a file that a record names by its last part."""
+    if word in given:
+        return given[word]
+    for path in (pathlib.Path(word), records.ROOT / word, *shipped.glob(f"*/{word}")):
+        if path.exists():
+            return str(path)
+    raise SystemExit(f"the record used '{word}', which is not here; say where it is with --file {word}=PATH")
+
+
+def model_of(word, given):
+    """A model's name, or its file: records name files by their last part, which is the name of a model of this project."""
+    path = given.get(word, word)
+    return path if pathlib.Path(path).exists() else path.removesuffix(".gguf")
+
+
+def command_of(run, args, folder, given, shipped):
+    """The record's command, with the files of this machine."""
+    words, out = run["command"][1:], [args.winnow]
+    if not words or words[0] != "eval":
+        raise SystemExit(f"the record is no run of `winnow eval`: {' '.join(run['command'])}")
+    i = 0
+    while i < len(words):
+        option, value = words[i], words[i + 1] if i + 1 < len(words) else None
+        if option in DROPPED or (option == "--samples" and args.samples) or (option == "--policies" and args.policies):
+            i += 2
+        elif option in ("-m", "--model"):
+            out += [option, model_of(value, given)]
+            i += 2
+        elif option in FILES and value not in ("prose", "noise"):
+            out += [option, file_of(value, given, shipped)]
+            i += 2
+        else:
+            out.append(option)
+            i += 1
+    out += ["--samples", str(args.samples)] if args.samples else []
+    out += ["--policies", args.policies] if args.policies else []
+    if run.get("contrasts") and not args.policies:
+        contrasts = pathlib.Path(folder) / "contrasts.txt"
+        contrasts.write_text("\n".join(run["contrasts"]) + "\n")
+        out += ["--contrasts", str(contrasts)]
+    return [*out, "--out", str(pathlib.Path(folder) / "run")]
+
+
+def key_of(row, more):
+    """What tells an answer from all others, in words that versions share."""
+    return (row["task"], row["N"], row["index"], row.get("turn", 0), row.get("asked", row["policy"]), row["mode"], row["size"], row["kv_type"], row.get("mask", ""),
+            more.get(row["config"], ""))
+
+
+def answers_of(folder):
+    """Answers by their keys."""
+    run = json.loads((folder / "run.json").read_text())
+    more = {c["config_id"]: json.dumps([c.get("evict"), c.get("evict_every"), c.get("mask_phase"), c.get("mask_form")]) for c in run.get("configs", [])}
+    rows = [json.loads(line) for line in records.lines_of(folder).splitlines()]
+    return run, {key_of(row, more): row for row in rows if "policy" in row}
+
+
+def compare(old_folder, new_folder):
+    """Prints what both have in common; whether that is as it must be."""
+    (old_run, old), (new_run, new) = answers_of(old_folder), answers_of(new_folder)
+    both = [(old[key], new[key]) for key in new if key in old]
+    if not both:
+        raise SystemExit("no answer of the new run is one of the record's")
+    same = {what: sum(a.get(what) == b.get(what) for a, b in both) for what in ("text", "pred", "score")}
+    kernels = old_run.get("kernel", "?"), new_run.get("kernel", "?")
+    print(f"record: kernel {kernels[0]}, {old_run.get('device', '?')}; this machine: kernel {kernels[1]}, {new_run.get('device', '?')}")
+    print(f"of {len(both)} answers that both have: {same['text']} texts, {same['pred']} answers and {same['score']} scores are the same")
+    return same["text"] == len(both) and (kernels[0] != kernels[1] or same["pred"] == len(both))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("name", help="a run of records/RUNS.csv")
+    p.add_argument("--samples", type=int, help="samples of each task")
+    p.add_argument("--policies", help="only these policies, as the record's command writes them")
+    p.add_argument("--out", help="keep the new run in this folder")
+    p.add_argument("--file", action="append", default=[], metavar="NAME=PATH", help="where a file is that the command names")
+    p.add_argument("--winnow", default=str(records.ROOT / "build" / "winnow"), help="the program")
+    args = p.parse_args()
+    found = records.Records(args.winnow)
+    old = found.folder(args.name)
+    if old is None or not (old / "run.json").exists():
+        p.error(f"there is no run {args.name}; records/RUNS.csv lists them")
+    given = dict(pair.split("=", 1) for pair in args.file)
+    with tempfile.TemporaryDirectory() as work:
+        folder = pathlib.Path(args.out or work)
+        folder.mkdir(parents=True, exist_ok=True)
+        command = command_of(json.loads((old / "run.json").read_text()), args, folder, given, found.folder("profiles") or records.ROOT / "none")
+        print(" ".join(command), flush=True)
+        done = subprocess.run(command)
+        if done.returncode:
+            return done.returncode
+        return 0 if compare(old, folder / "run") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
