@@ -259,8 +259,7 @@ void app_job_notes(const struct app_job *job)
 
 json_t *app_job_chunks(const struct app_job *job)
 {
-    if ((job->args->kv_peak <= 0 && !(job->args->chunk_slack > 0) && job->keep.own_chunk == 0) ||
-        job->keep.run.phase != WNW_PHASE_CHUNK || !job->keep.policy || wnw_policy_is_full(job->keep.policy))
+    if (job->keep.run.phase != WNW_PHASE_CHUNK || !job->keep.policy || wnw_policy_is_full(job->keep.policy))
         return NULL;
     return json_pack("{s:o, s:f, s:I}", "chunk",
                      job->keep.run.chunk > 0 ? json_integer(job->keep.run.chunk) : json_null(), "slack",
