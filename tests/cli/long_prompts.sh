@@ -28,6 +28,8 @@ for how in '--policy keydiff --ratio 0.75' '--policy snapkv+adakv --budget 400' 
         [ "$(grep -c "read in chunks of [0-9]* tokens: .* --kv-peak allows" "$work/err")" -eq 1 ] || fail "$how: not said once: $(cat "$work/err")"
     }
 done
+good 'chunks, and nothing else' run "${on[@]}" --policy keydiff --ratio 0.75 --evict chunk:300 --json &&
+    json 'chunks, and nothing else' "$work/out" "o['chunks']['chunk'] == 300 and o['kv_bytes'] < o['chunks']['kv_peak_bytes'] < 0.6 * o['kv_bytes_full']"
 good 'chunks without a peak' run "${on[@]}" --policy keydiff --ratio 0.75 --evict chunk:300 --chunk-slack 2 --json &&
     json 'chunks without a peak' "$work/out" "o['chunks']['chunk'] == 300 and o['chunks']['slack'] == 2 and o['kept_tokens_mean'] == 500"
 good 'ppl' ppl -m "$m" --tokens "$work/ids" --prefix 1900 --policy keydiff --ratio 0.75 --kv-peak "$peak" --json &&
@@ -59,6 +61,7 @@ ids 8200 9 >"$work/many"
 by_itself=(-m "$long" --tokens "$work/many" -n 1 -t 1 --ratio 0.75 --json)
 good 'by itself' run "${by_itself[@]}" && {
     json 'by itself: chunks' "$work/out" "o['chunks']['chunk'] == 2048 and o['chunks']['kv_peak_bytes'] < 0.6 * o['kv_bytes_full'] and o['kept_tokens_mean'] == 2050"
+    json 'by itself: no more than two chunks beside what stays' "$work/out" "o['chunks']['kv_peak_bytes'] <= o['kv_bytes'] + 2 * 2048 / 8200 * o['kv_bytes_full']"
     grep -q 'read in chunks of 2048 tokens, because the prompt is long: .*; --evict end reads it whole' "$work/err" || fail "by itself: not said: $(cat "$work/err")"
 }
 for how in '--evict end' '--policy keydiff-shares' '--kv-peak 1G'; do
