@@ -29,9 +29,9 @@ struct app_sequence {
     int32_t *cell; /* [n] of the tokens, in their order */
     int32_t n;     /* tokens whose cells are known */
     int32_t n_read;
-    int32_t n_loaded; /* of these, the first, which came with a state: their cells are not known */
-    int32_t n_done;   /* of these, tokens that were compressed */
-    bool failed;      /* cells were not told */
+    int32_t n_loaded;    /* of these, the first, which came with a state: their cells are not known */
+    int32_t n_done;      /* of these, tokens that were compressed */
+    bool failed;         /* cells were not told */
     uint64_t bytes_most; /* while chunks were read */
     float *logits;
     bool has_logits;

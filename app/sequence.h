@@ -26,13 +26,14 @@ struct app_sequence_size {
     int64_t n_entries;      /* of all heads */
     uint64_t bytes_entries; /* of their keys and values */
     uint64_t bytes, bytes_full;
-    uint64_t bytes_most; /* `bytes` after any chunk was read, before it was compressed; 0: nothing was read in chunks */
+    uint64_t
+        bytes_most; /* `bytes` after any chunk was read, before it was compressed; 0: nothing was read in chunks */
 };
 
 /* How a prompt is read in chunks. */
 struct app_sequence_chunks {
-    int32_t chunk;        /* tokens; 0: 512 */
-    double slack;         /* so many times the size stay until the last chunk is read; 1 or less: the size */
+    int32_t chunk; /* tokens; 0: 512 */
+    double slack;  /* this number of times the size stays until the last chunk is read; 1 or less: the size */
     const wnw_size *size; /* a ratio is of the tokens that were read by then */
     int32_t n_prefix;     /* as in app_sequence_compress */
 };

@@ -152,8 +152,8 @@ static void print_phase(const struct bench_roofline *b, const struct roof_length
     const bool many = reads_many(phase);
     const double scale = many ? 1 : 1 / f.n_token, whole = f.all.ms;
     if (phase == ROOF_CHUNK)
-        printf("\na chunk of %d tokens over %.1f entries per head: %.0f ms, %.1f tok/s\n", l->n_chunk, l->kept_mean, whole,
-               f.n_token * 1e3 / whole);
+        printf("\na chunk of %d tokens over %.1f entries per head: %.0f ms, %.1f tok/s\n", l->n_chunk,
+               l->kept_mean, whole, f.n_token * 1e3 / whole);
     else if (many)
         printf("\nprefill of %d tokens and compression: %.0f ms, %.1f tok/s\n", l->n, whole,
                f.n_token * 1e3 / whole);
@@ -161,8 +161,7 @@ static void print_phase(const struct bench_roofline *b, const struct roof_length
         printf("\n%s, %.1f entries per head: %.3f ms per token, %.1f tok/s; without timers %.3f ms\n",
                phase_names[phase], phase == ROOF_FULL ? l->n : l->kept_mean, whole * scale,
                f.n_token * 1e3 / whole, untimed_ms(b, l, phase) * scale);
-    printf("  %-12s %10s %6s %10s %8s %9s\n", "", many ? "ms" : "ms/token", "%", "GOP/s", "GB/s",
-           "of peak");
+    printf("  %-12s %10s %6s %10s %8s %9s\n", "", many ? "ms" : "ms/token", "%", "GOP/s", "GB/s", "of peak");
     for (int i = 0; i < N_ROOF_PARTS; i++)
         if (f.part[i].ms > 0)
             print_row(part_names[i], &f.part[i], scale, whole, bench_peak_name(f.part[i].limit));

@@ -55,12 +55,14 @@ static int cut_rules(struct eval_contrast *c, const char *where)
     const bool two = *border == '/';
     *border = '\0';
     c->evict_b = two ? border + 1 : c->evict_a;
-    return is_rule(c->evict_a) && is_rule(c->evict_b)
-               ? APP_OK
-               : app_fail(APP_BAD_INPUT,
-                          "%s: '%.200s' is no rule of eviction; write evict=RULE or evict=RULE/RULE with end, "
-                          "layer, chunk or chunk:C",
-                          where, is_rule(c->evict_a) ? c->evict_b : c->evict_a);
+    const char *wrong = is_rule(c->evict_a) ? c->evict_b : c->evict_a;
+    if (is_rule(wrong))
+        return APP_OK;
+    return app_fail(
+        APP_BAD_INPUT,
+        "%s: '%.200s' is no rule of eviction; write evict=RULE or evict=RULE/RULE with end, layer, "
+        "chunk or chunk:C",
+        where, wrong);
 }
 
 static int check_policy(const char *recipe, const char *where)
@@ -73,7 +75,8 @@ static int check_policy(const char *recipe, const char *where)
 
 int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)
 {
-    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE, evict=RULE or N=LENGTH where needed";
+    static const char form[] =
+        "write A vs B mode=MODE size=SIZE, and kv=TYPE, evict=RULE or N=LENGTH where needed";
     char *rest = NULL;
     *out = (struct eval_contrast){.text = strdup(line)};
     if (!out->text)
@@ -88,8 +91,8 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
         bool twice = false;
         if (!set_key(out, word, &twice))
             return app_fail(APP_BAD_INPUT,
-                            "%s: '%.200s' is none of mode=, size=, kv=, evict= and N= with a value; %s", where, word,
-                            form);
+                            "%s: '%.200s' is none of mode=, size=, kv=, evict= and N= with a value; %s",
+                            where, word, form);
         if (twice)
             return app_fail(APP_BAD_INPUT, "%s: '%.200s' says twice what '%.100s' is to say; %s", where, line,
                             word, form);

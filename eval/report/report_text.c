@@ -392,7 +392,8 @@ static void put_versus(struct eval_doc *d, const json_t *names, const json_t *li
 static void put_side(struct eval_doc *d, const json_t *contrast, const char *policy, const char *evict)
 {
     const char *rule = json_string_value(json_object_get(contrast, evict));
-    eval_doc_put(d, "%s%s%s", eval_member_text(contrast, policy), rule ? " with evict=" : "", rule ? rule : "");
+    eval_doc_put(d, "%s%s%s", eval_member_text(contrast, policy), rule ? " with evict=" : "",
+                 rule ? rule : "");
 }
 
 /* Contrasts that were listed before the run. */

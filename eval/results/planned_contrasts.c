@@ -26,7 +26,7 @@ static const char *rule_of(const struct eval_run *run, const struct eval_block *
     return rule ? rule : "";
 }
 
-/* Whether further settings of a variant are those of a rule of eviction, which is none of them at the end of the prompt. */
+/* Whether further settings of a variant are those of a rule of eviction. Those of the end of the prompt do not name it. */
 static bool has_evict(const char *more, const char *evict)
 {
     static const char key[] = "evict=";
@@ -46,9 +46,11 @@ static int32_t find_variant(const struct eval_run *run, const struct eval_block 
     const char *rule = rule_of(run, b);
     for (int32_t i = 0; i < b->n_rows; i++) {
         const struct eval_variant *v = &run->variants[b->rows[i].variant];
+        const bool named = evict && !v->full;
+        const char *usual = v->full ? "" : rule;
         if (strcmp(v->canonical, canonical) == 0 && (v->full || strcmp(v->size, c->size) == 0) &&
             strcmp(v->kv_type, c->kv_type) == 0 && strcmp(v->mode, c->mode) == 0 &&
-            (evict && !v->full ? has_evict(v->more, evict) : strcmp(v->more, v->full ? "" : rule) == 0))
+            (named ? has_evict(v->more, evict) : strcmp(v->more, usual) == 0))
             return b->rows[i].variant;
     }
     return -1;
@@ -88,9 +90,10 @@ static bool measure(struct eval_planned_contrast *p, const struct eval_tables *t
     const struct eval_block *block = find_block(t, &p->contrast);
     bool good = a && b;
     if (good && block) {
-        p->versus = (struct eval_versus){.block = block,
-                                         .a = find_variant(t->run, block, &p->contrast, a, p->contrast.evict_a),
-                                         .b = find_variant(t->run, block, &p->contrast, b, p->contrast.evict_b)};
+        p->versus =
+            (struct eval_versus){.block = block,
+                                 .a = find_variant(t->run, block, &p->contrast, a, p->contrast.evict_a),
+                                 .b = find_variant(t->run, block, &p->contrast, b, p->contrast.evict_b)};
         p->measured = p->versus.a >= 0 && p->versus.b >= 0;
     }
     if (good && p->measured) {

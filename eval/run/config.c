@@ -243,7 +243,7 @@ static int make_product(struct eval_configs *c, const struct eval_lists *l, int3
     return APP_OK;
 }
 
-/* Parts as they are read, one for each rule of eviction. */
+/* The parts that are read, one for each rule of eviction. */
 struct reading {
     struct eval_lists l[MAX_PARTS];
     int32_t n;
@@ -257,7 +257,7 @@ static int add_part(void *user, const char *evict)
 {
     struct reading *r = user;
     if (r->n == MAX_PARTS)
-        return app_fail(APP_BAD_INPUT, "more than %d products of lists, of which each word of --evict makes one",
+        return app_fail(APP_BAD_INPUT, "more than %d products of lists; each word of --evict makes one",
                         (int)MAX_PARTS);
     r->part.evict = evict;
     return eval_lists_read(&r->l[r->n++], r->c, r->args, r->suite, &r->part);

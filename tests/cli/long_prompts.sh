@@ -69,7 +69,22 @@ for how in '--evict end' '--policy keydiff-shares' '--kv-peak 1G'; do
 done
 good 'not so long' run -m "$long" --tokens "$work/ids" -n 1 -t 1 --ratio 0.75 --json && json 'not so long' "$work/out" '"chunks" not in o'
 
+# A policy that keeps more than the size says is no way around the peak.
+ids 300 9 >"$work/few"
+for policy in paper-lagkv kvpress-simlayerkv; do
+    bad "$policy keeps more" 'keeps more than the size says; use keydiff' run -m "$m" --tokens "$work/few" -n 1 -t 1 --policy $policy --ratio 0.75 --kv-peak 230K
+done
+good 'as much as that' run -m "$m" --tokens "$work/few" -n 1 -t 1 --policy paper-lagkv --ratio 0.75 --kv-peak "$(sed -n 's/.*policy had \([0-9]*\) bytes.*/\1/p' "$work/err")"
+
+# Chunks that leave fewer entries than a policy looks with give a line, which names a chunk that does not.
+short=(-m "$m" --tokens "$work/few" -n 1 -t 1 --policy snapkv --ratio 0.75)
+good 'short chunks' run "${short[@]}" --evict chunk:100 &&
+    grep -q 'chunk of 100 tokens leaves 25 entries, fewer than the 32 tokens .*: from --evict chunk:128 on' "$work/err" || fail "short chunks: $(cat "$work/err")"
+good 'chunks that are not short' run "${short[@]}" --evict chunk:128 && grep -q 'shrinks\|fewer than' "$work/err" && fail "chunks that are not short: $(cat "$work/err")"
+good 'one chunk' run "${short[@]}" --evict chunk:300 && grep -q 'fewer than' "$work/err" && fail "one chunk: $(cat "$work/err")"
+
 # What does not go together.
+bad 'nothing is dropped' 'full keeps everything' run "${on[@]}" --policy full --ratio 0.75 --kv-peak "$peak"
 bad 'needs the whole prompt' 'second time; use keydiff' run "${on[@]}" --policy kvzip --ratio 0.75 --kv-peak "$peak"
 bad 'needs the whole prompt, in chunks' 'second time; use --evict end, or keydiff' run "${on[@]}" --policy kvzip --ratio 0.75 --evict chunk
 bad 'read whole all the same' 'leave out --evict end' run "${on[@]}" --ratio 0.75 --kv-peak "$peak" --evict end

@@ -41,7 +41,7 @@ alike 'chunks' --policy keydiff --budget 100 --evict chunk:128
 alike 'a ratio in chunks' --policy keydiff --ratio 0.75 --evict chunk:128
 alike 'slack between chunks' --policy keydiff --ratio 0.75 --evict chunk:128 --chunk-slack 1.5
 
-# What a prompt in chunks took is told, less than the whole and more than what stays; slack takes more, and leaves as much.
+# The record says what a prompt in chunks took: less than the whole and more than what stays; slack takes more, and leaves as much.
 for slack in 1 2; do
     good "chunks with slack $slack" run -m "$model" --tokens "$work/ids" -n 1 --json --devices cpu --policy keydiff --budget 64 --evict chunk:128 --chunk-slack "$slack" &&
         json "chunks with slack $slack" "$work/out" "o['chunks']['chunk'] == 128 and o['kv_bytes'] < o['chunks']['kv_peak_bytes'] < o['kv_bytes_full'] and o['kept_tokens_mean'] == 64" &&

@@ -85,7 +85,8 @@ static void line(int n_target, int index, int turn, const char *policy, const ch
 }
 
 /* A line of a configuration that run.json describes. */
-static void line_by(const char *config, int n_target, int index, const char *policy, const char *size, double score)
+static void line_by(const char *config, int n_target, int index, const char *policy, const char *size,
+                    double score)
 {
     fprintf(results,
             "{\"v\":1,\"task\":\"niah_single_1\",\"N\":%d,\"index\":%d,\"config\":\"%s\",\"policy\":\"%s\","
@@ -728,10 +729,13 @@ static void test_contrasts_of_rules(void **state)
     struct eval_planned_contrast *p;
     int32_t n;
     (void)state;
-    begin("{\"model\":\"x\",\"configs\":[{\"config_id\":\"whole\",\"evict\":\"end\"},{\"config_id\":\"parts\",\"evict\":"
+    begin("{\"model\":\"x\",\"configs\":[{\"config_id\":\"whole\",\"evict\":\"end\"},{\"config_id\":"
+          "\"parts\",\"evict\":"
           "\"chunk:512\",\"chunk_slack\":1.5}],\"contrasts\":[\"lagkv vs lagkv mode=agnostic size=ratio=0.5 "
-          "evict=chunk:512/end\",\"lagkv vs full mode=agnostic size=ratio=0.5 evict=chunk:512\",\"lagkv vs full "
-          "mode=agnostic size=ratio=0.5\",\"lagkv vs lagkv mode=agnostic size=ratio=0.5 evict=chunk:51/end\"]}");
+          "evict=chunk:512/end\",\"lagkv vs full mode=agnostic size=ratio=0.5 evict=chunk:512\",\"lagkv vs "
+          "full "
+          "mode=agnostic size=ratio=0.5\",\"lagkv vs lagkv mode=agnostic size=ratio=0.5 "
+          "evict=chunk:51/end\"]}");
     for (int i = 0; i < 8; i++) {
         line(512, i, 0, "full", "full", 1.0, "");
         line_by("whole", 512, i, "lagkv", "ratio=0.5", 0.75);
@@ -746,7 +750,8 @@ static void test_contrasts_of_rules(void **state)
     assert_near(p[2].versus.delta.delta, -25, 1e-9);
     eval_planned_contrasts_free(p, n);
     struct forms f = make_forms(&runs, &t, NULL);
-    assert_contains(f.text.text.s, "lagkv with evict=chunk:512 minus lagkv with evict=end, agnostic, ratio=0.5");
+    assert_contains(f.text.text.s,
+                    "lagkv with evict=chunk:512 minus lagkv with evict=end, agnostic, ratio=0.5");
     assert_contains(f.text.text.s, "\nlagkv minus full, agnostic, ratio=0.5");
     clear_forms(&f);
     clear(&runs, &t);
@@ -821,8 +826,12 @@ static const struct contrast_list contrast_lists[] = {
     {"snapkv vs lagkv mode=aware size=own\nlagkv vs snapkv:window=32 mode=aware size=own kv=f16", 0},
     {"snapkv vs snapkv:window=32 mode=aware size=own", 0},
     {"snapkv vs snapkv:window=32 mode=aware size=own evict=chunk", 0},
-    {"snapkv vs snapkv mode=aware size=own evict=chunk:512/end\nsnapkv vs snapkv mode=aware size=own evict=end/chunk:512", 0},
-    {"snapkv vs snapkv mode=aware size=own evict=chunk:512/end\nsnapkv vs snapkv mode=aware size=own evict=chunk/end", 2},
+    {"snapkv vs snapkv mode=aware size=own evict=chunk:512/end\nsnapkv vs snapkv mode=aware size=own "
+     "evict=end/chunk:512",
+     0},
+    {"snapkv vs snapkv mode=aware size=own evict=chunk:512/end\nsnapkv vs snapkv mode=aware size=own "
+     "evict=chunk/end",
+     2},
     {"snapkv vs lagkv mode=aware size=own evict=chunk\nsnapkv vs lagkv mode=aware size=own evict=end", 2},
 };
 

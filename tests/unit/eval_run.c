@@ -336,7 +336,8 @@ static void test_rules_of_eviction_are_an_axis(void **state)
     assert_int_equal(c.n, 1 + 2 * 2); /* a rule that is named twice is one */
     for (int32_t i = 0; i < c.n; i++) {
         const bool chunk = i > 2;
-        assert_string_equal(json_string_value(json_object_get(c.items[i].json, "evict")), chunk ? "chunk:300" : "end");
+        assert_string_equal(json_string_value(json_object_get(c.items[i].json, "evict")),
+                            chunk ? "chunk:300" : "end");
         assert_int_equal(c.items[i].phase, chunk ? WNW_PHASE_CHUNK : WNW_PHASE_END);
         assert_int_equal(c.items[i].chunk, chunk ? 300 : 0);
         assert_int_equal(c.items[i].slack > 1, chunk);
