@@ -30,6 +30,7 @@ static bool set_key(struct eval_contrast *c, char *word, bool *twice)
     } texts[] = {{"mode=", &c->mode, NULL},
                  {"size=", &c->a.size, &c->b.size},
                  {"kv=", &c->a.kv_type, &c->b.kv_type},
+                 {"evict=", &c->a.evict, &c->b.evict},
                  {"every=", &c->a.every, &c->b.every}};
     int64_t n = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -52,6 +53,24 @@ static bool set_key(struct eval_contrast *c, char *word, bool *twice)
     return good;
 }
 
+static bool is_rule(const char *word)
+{
+    return strcmp(word, "end") == 0 || strcmp(word, "layer") == 0 || strcmp(word, "chunk") == 0 ||
+           (strncmp(word, "chunk:", 6) == 0 && word[6]);
+}
+
+/* Refuses what is no rule of --evict; NULL: none is named. */
+static int check_rule(const char *evict, const char *where)
+{
+    if (!evict || is_rule(evict))
+        return APP_OK;
+    return app_fail(
+        APP_BAD_INPUT,
+        "%s: '%.200s' is no rule of eviction; write evict=RULE or evict=RULE/RULE with end, layer, "
+        "chunk or chunk:C",
+        where, evict);
+}
+
 static int check_policy(const char *recipe, const char *where)
 {
     wnw_policy *policy = NULL;
@@ -62,9 +81,9 @@ static int check_policy(const char *recipe, const char *where)
 
 int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)
 {
-    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE, every=RULE or N=LENGTH where "
-                               "needed; size, kv and every "
-                               "may have a value for A and one for B with a slash between them";
+    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE, evict=RULE, every=RULE or "
+                               "N=LENGTH where needed; size, kv, evict and every may have a value for A and "
+                               "one for B with a slash between them";
     char *rest = NULL;
     *out = (struct eval_contrast){.text = strdup(line)};
     if (!out->text)
@@ -78,9 +97,10 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
     for (char *word; (word = strtok_r(NULL, " \t\r", &rest));) {
         bool twice = false;
         if (!set_key(out, word, &twice))
-            return app_fail(APP_BAD_INPUT,
-                            "%s: '%.200s' is none of mode=, size=, kv=, every= and N= with a value; %s",
-                            where, word, form);
+            return app_fail(
+                APP_BAD_INPUT,
+                "%s: '%.200s' is none of mode=, size=, kv=, evict=, every= and N= with a value; %s", where,
+                word, form);
         if (twice)
             return app_fail(APP_BAD_INPUT, "%s: '%.200s' says twice what '%.100s' is to say; %s", where, line,
                             word, form);
@@ -90,6 +110,8 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
     if (!out->mode || !out->a.size)
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' names no %s; %s", where, line,
                         out->mode ? "size" : "mode", form);
+    WNW_TRY(check_rule(out->a.evict, where));
+    WNW_TRY(check_rule(out->b.evict, where));
     WNW_TRY(check_policy(out->a.policy, where));
     return check_policy(out->b.policy, where);
 }
@@ -98,8 +120,8 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
 static char *text_of(const struct eval_contrast_side *side)
 {
     char *canonical = eval_recipe_canonical(side->policy, NULL), *text = NULL;
-    if (!canonical || asprintf(&text, "%s %s %s %s", canonical, side->size, side->kv_type,
-                               side->every ? side->every : "") < 0)
+    if (!canonical || asprintf(&text, "%s %s %s %s %s", canonical, side->size, side->kv_type,
+                               side->evict ? side->evict : "", side->every ? side->every : "") < 0)
         text = NULL;
     free(canonical);
     return text;

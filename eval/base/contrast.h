@@ -10,12 +10,13 @@
 /* What is compared: a policy at a size, as records have them. */
 struct eval_contrast_side {
     const char *policy, *size, *kv_type;
-    const char *every; /* a rule of --evict-every; NULL = the one rule of the run */
+    const char *evict; /* a rule of --evict; NULL = the one rule of the run, or else none */
+    const char *every; /* a rule of --evict-every; NULL = the same */
 };
 
-/* "A vs B mode=MODE size=SIZE", with kv=TYPE, every=RULE and N=LENGTH where they are not f16, the one rule of the run and all lengths:
- * policy A minus policy B under a protocol, the mean over the informative tasks. size=, kv= and every= may have two values with a slash
- * between them, that of A and that of B. */
+/* "A vs B mode=MODE size=SIZE", with kv=TYPE, evict=RULE, every=RULE and N=LENGTH where they are not f16, the one rule of the run and all
+ * lengths: policy A minus policy B under a protocol, the mean over the informative tasks. size=, kv=, evict= and every= may have two values
+ * with a slash between them, that of A and that of B. */
 struct eval_contrast {
     char *text; /* owned; what follows points into it */
     struct eval_contrast_side a, b;

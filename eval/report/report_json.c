@@ -395,6 +395,8 @@ static json_t *planned_json(const struct eval_planned_contrast *p)
     app_json_set(&o, "size_b", json_string(c->b.size));
     app_json_set(&o, "kv_type", json_string(c->a.kv_type));
     app_json_set(&o, "kv_type_b", json_string(c->b.kv_type));
+    app_json_set(&o, "evict", c->a.evict ? json_string(c->a.evict) : json_null());
+    app_json_set(&o, "evict_b", c->b.evict ? json_string(c->b.evict) : json_null());
     app_json_set(&o, "every", c->a.every ? json_string(c->a.every) : json_null());
     app_json_set(&o, "every_b", c->b.every ? json_string(c->b.every) : json_null());
     app_json_set(&o, "measured", json_boolean(p->measured));

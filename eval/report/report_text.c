@@ -410,6 +410,8 @@ static void put_contrasts(struct eval_doc *d, const json_t *list)
                      eval_member_text(c, "mode"));
         put_both(d, c, "size", "size_b");
         put_both(d, c, "kv_type", "kv_type_b");
+        if (json_is_string(json_object_get(c, "evict")))
+            put_both(d, c, "evict", "evict_b");
         if (json_is_string(json_object_get(c, "every")))
             put_both(d, c, "every", "every_b");
         eval_doc_put(d, ", %s: ", length_of(length, c));

@@ -26,19 +26,43 @@ static const char *rule_of(const struct eval_run *run, const struct eval_block *
     return rule ? rule : "";
 }
 
+/* Whether further settings of a variant have the value of a key. A rule of eviction that they do not name is the end of the prompt. */
+static bool has_setting(const char *more, const char *key, const char *value)
+{
+    const char *found = more;
+    while (strncmp(found, key, strlen(key)) != 0 && *found)
+        found += strcspn(found, " ") + (found[strcspn(found, " ")] == ' ');
+    if (!*found)
+        return strcmp(key, "evict=") == 0 && strcmp(value, "end") == 0;
+    found += strlen(key);
+    return strcspn(found, " ") == strlen(value) && strncmp(found, value, strlen(value)) == 0;
+}
+
+/* Whether further settings of a variant are those of a side. usual: those of a side that names none. */
+static bool has_rules(const char *more, const struct eval_contrast_side *side, const char *usual)
+{
+    char every[160];
+    if (!side->evict && !side->every)
+        return strcmp(more, usual) == 0;
+    if (side->evict)
+        return has_setting(more, "evict=", side->evict) &&
+               (!side->every || has_setting(more, "evict_every=", side->every));
+    snprintf(every, sizeof every, "evict_every=%.140s", side->every);
+    return strcmp(more, every) == 0;
+}
+
 /* The row of a block that a contrast means by a side; -1 = there is none, -2 = out of memory. */
 static int32_t find_variant(const struct eval_run *run, const struct eval_block *b,
                             const struct eval_contrast_side *side)
 {
-    char *canonical = eval_recipe_canonical(side->policy, NULL), named[160];
-    const char *rule = side->every ? named : rule_of(run, b);
+    char *canonical = eval_recipe_canonical(side->policy, NULL);
+    const char *usual = rule_of(run, b);
     int32_t found = canonical ? -1 : -2;
-    snprintf(named, sizeof named, "evict_every=%.140s", side->every ? side->every : "");
     for (int32_t i = 0; found == -1 && i < b->n_rows; i++) {
         const struct eval_variant *v = &run->variants[b->rows[i].variant];
         if (strcmp(v->canonical, canonical) == 0 && (v->full || strcmp(v->size, side->size) == 0) &&
             strcmp(v->kv_type, side->kv_type) == 0 && strcmp(v->mode, b->mode) == 0 &&
-            strcmp(v->more, v->full ? "" : rule) == 0)
+            (v->full ? !*v->more : has_rules(v->more, side, usual)))
             found = b->rows[i].variant;
     }
     free(canonical);

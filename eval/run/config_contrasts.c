@@ -46,11 +46,12 @@ static bool have_one_rule(const struct eval_configs *c)
     return true;
 }
 
-/* Whether the config has the rule of --evict-every that a contrast names for a side, and no other setting of the kind. */
-static bool has_rule(const struct eval_config *config, const char *every)
+/* Whether the config has the rules that a contrast names for a side. */
+static bool has_rules(const struct eval_config *config, const struct eval_contrast_side *side)
 {
-    return config->phase == WNW_PHASE_END && !config->mask && config->every_text &&
-           strcmp(config->every_text, every) == 0;
+    const char *evict = json_string_value(json_object_get(config->json, "evict"));
+    return strcmp(evict, side->evict ? side->evict : "end") == 0 && !config->mask &&
+           (!side->every || (config->every_text && strcmp(config->every_text, side->every) == 0));
 }
 
 /* Whether a contrast means results of this config by a side, if they are of its policy; one_rule: have_one_rule of them all. */
@@ -60,8 +61,8 @@ static bool is_meant(const struct eval_config *config, const char *mode,
     if ((!config->full && strcmp(config->size_text, side->size) != 0) ||
         strcmp(eval_mode_name(config->mode), mode) != 0 || strcmp(config->kv_text, side->kv_type) != 0)
         return false;
-    if (side->every && !config->full)
-        return has_rule(config, side->every);
+    if ((side->evict || side->every) && !config->full)
+        return has_rules(config, side);
     return is_plain(config) || (!config->full && one_rule);
 }
 
