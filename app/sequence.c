@@ -244,8 +244,23 @@ void app_sequence_free(struct app_sequence *s)
     free(s);
 }
 
+/* Whether a state may have the row of a dropped entry, all of whose bits are set. */
+static bool may_have_dropped(const uint8_t *state, size_t n)
+{
+    enum { LEAST = 16 };
+    size_t run = 0;
+    for (size_t i = 0; i < n && run < LEAST; i++)
+        run = state[i] == 0xff ? run + 1 : 0;
+    return run == LEAST;
+}
+
 int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past)
 {
+    if (!any_ragged(s) && may_have_dropped(state, n))
+        return wnw__fail(
+            WNW_E_UNSUPPORTED,
+            "what is stored was compressed, and these devices keep a cache of this type as libllama "
+            "has it: leave the devices out, or store it with --kv-type f16");
     if (n_past >= s->n_ctx)
         return wnw__fail(WNW_E_FULL, "%d tokens do not fit the context of %d", (int)n_past, (int)s->n_ctx);
     const bool taken = llama_state_seq_set_data(s->ctx, state, n, 0) != 0;

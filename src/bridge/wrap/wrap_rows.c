@@ -343,21 +343,32 @@ static bool is_due(const struct wnw__bridge_layer *l, int32_t from, int32_t to, 
     return due;
 }
 
+/* A row of an entry; -1: there is none. Rows of entries that were dropped elsewhere, in a state that was set, are no numbers. */
+static int64_t finite_row(const struct wnw__bridge_layer *l)
+{
+    for (int32_t i = 0; i < n_heads(l); i++)
+        if (l->wrap->heads[i].n > 0)
+            return l->wrap->heads[i].row[0];
+    return -1;
+}
+
 /* Moves the layer to a buffer of `rows` rows. index[rows] is room. */
 static int settle(struct wnw__bridge_layer *l, const struct wnw__wrap_head *next, int64_t rows,
                   int32_t *index)
 {
     struct wnw__wrap_layer *w = l->wrap;
     struct place p = {.rows = rows};
-    for (int32_t i = 0; i < n_heads(l); i++) {
+    const int64_t spare =
+        finite_row(l); /* what nothing sees is finite, too, since a weight of 0 does not hide a NaN */
+    for (int32_t i = 0; i < n_heads(l) && spare >= 0; i++) {
         const struct wnw__wrap_head *h = &w->heads[i];
-        for (int32_t j = 0; j < next[i].cap; j++) /* what nothing sees is finite, too */
-            index[next[i].off + j] = j < h->n ? (int32_t)h->row[j] : 0;
+        for (int32_t j = 0; j < next[i].cap; j++)
+            index[next[i].off + j] = (int32_t)(j < h->n ? h->row[j] : spare);
     }
     p.v_at = wnw__wrap_align(w->w, (size_t)rows * head_bytes(l, false));
     p.c_at = wnw__wrap_align(w->w, p.v_at + (size_t)rows * head_bytes(l, true));
     WNW_TRY(wnw__wrap_buffer_new(&p.buffer, w->w, p.c_at + (size_t)rows * sizeof(float)));
-    const int rc = w->buffer ? move_layer(l, &p, index) : WNW_OK;
+    const int rc = w->buffer && spare >= 0 ? move_layer(l, &p, index) : WNW_OK; /* a new buffer has zeros */
     if (rc != WNW_OK) {
         wnw__wrap_buffer_drop(w->w, p.buffer);
         return rc;
