@@ -117,8 +117,8 @@ static const struct app_option config_options[] = {
     TEXT("modes", "LIST", "agnostic, or the suite's", modes,
          "what is compressed: agnostic (the context), task (the context, and the policy knows the question), "
          "aware (context and question), aware_full (the whole prompt)"),
-    TEXT("evict", "WHEN", "end, or the study's", app.evict,
-         "when to compress: end (of what is compressed), layer, or chunk[:C]"),
+    TEXT("evict", "LIST", "end, or the study's", app.evict,
+         "when to compress: end (of what is compressed), layer, or chunk[:C]; of several each is tried"),
     {"chunk-slack", 0, APP_REAL, "X", NULL, "1",
      "with --evict chunk: X times the size stays until the last chunk is read, then the size",
      AT(app.chunk_slack), 1, 1024, "1 to 1024"},

@@ -18,8 +18,10 @@ records/contrasts.txt has the planned comparisons of each run, as they were writ
 records/numbers.csv has a row for each number: key, value, low, high, n, p, run. A key is one of
 
     NAME:contrast/I                      difference of the I-th contrast of a run, 95 % interval, n, Holm's p;
-    NAME:MODE/N/POLICY/SIZE/WHAT         a row of a run's table; N is a length or "all"; WHAT is score (with n), less_full (difference
+    NAME:MODE/N/POLICY/SIZE/WHAT         a row of a run's table; N is a length or "all"; POLICY~evict=chunk:512 has a rule; WHAT is score (with n), less_full (difference
                                          from the full cache, interval), short, long (kinds of answers), kl (nats, interval) or mib;
+    NAME:answers/MODE/POLICY/SIZE/WHICH/WHAT  of the answers themselves: how many (WHAT is n), or the mean of a score. WHICH is all, protected,
+                                         unprotected, or depth:A..B for evidence that lies there, as a share of the text;
     NAME:PATH                            any other member of the run's report;
     profile:MODEL/KIND/PATH              a number of a profile that ships, or of one in the archive (profiles/MODEL/KIND.json); ~ for a blank;
     count:MODEL/KIND/PATH/above:X        how many numbers of a profile are above X (or below:X);
@@ -111,6 +113,9 @@ class Records:
             self.made[name] = made["runs"][0] if "runs" in made else made
         return self.made[name]
 
+    def configs(self, name):
+        return json.loads((self.folder(name) / "run.json").read_text())["configs"]
+
     def answers(self, name):
         return [json.loads(line) for line in lines_of(self.folder(name)).splitlines()]
 
@@ -190,10 +195,20 @@ def report_cell(run, path):
     raise SystemExit(f"{path}: the report has no such row")
 
 
-def answers_cell(answers, path):
+def is_of(answer, which):
+    """Whether an answer is one of all, protected or unprotected ones, or its evidence lies at a depth of A..B, the end excluded."""
+    if which.startswith("depth:"):
+        low, high = map(float, which.removeprefix("depth:").split(".."))
+        return answer["depth"] is not None and low <= answer["depth"] < high
+    return which in ("all", "protected" if answer["protected"] else "unprotected")
+
+
+def answers_cell(configs, answers, path):
     """Of the records themselves: how many answers are meant, or the mean of a score of theirs in points."""
     _, mode, policy, size, which, member = path.split("/")
-    meant = [r for r in answers if (r["mode"], r["policy"], r["size"]) == (mode, policy, size) and which in ("all", "protected" if r["protected"] else "unprotected")]
+    policy, *more = policy.split("~")  # what else tells its configuration from others
+    ids = {c["config_id"] for c in configs if all(str(c.get(word.partition("=")[0])) == word.partition("=")[2] for word in more)}
+    meant = [r for r in answers if (r["mode"], r["policy"], r["size"]) == (mode, policy, size) and r["config"] in ids and is_of(r, which)]
     if not meant:
         raise SystemExit(f"{path}: the records have no such answers")
     if member == "n":
@@ -258,7 +273,7 @@ def computed(records, key):
         return None
     if "pairs" in report:
         return study_row(report, path)
-    return answers_cell(records.answers(run), path) if path.startswith("answers/") else report_cell(report, path)
+    return answers_cell(records.configs(run), records.answers(run), path) if path.startswith("answers/") else report_cell(report, path)
 
 
 def as_text(x):

@@ -26,7 +26,7 @@ static bool set_key(struct eval_contrast *c, char *word, bool *twice)
 {
     const struct {
         const char *key, **value;
-    } texts[] = {{"mode=", &c->mode}, {"size=", &c->size}, {"kv=", &c->kv_type}};
+    } texts[] = {{"mode=", &c->mode}, {"size=", &c->size}, {"kv=", &c->kv_type}, {"evict=", &c->evict_a}};
     int64_t n = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strncmp(word, texts[i].key, strlen(texts[i].key)) == 0) {
@@ -40,6 +40,31 @@ static bool set_key(struct eval_contrast *c, char *word, bool *twice)
     return good;
 }
 
+static bool is_rule(const char *word)
+{
+    return strcmp(word, "end") == 0 || strcmp(word, "layer") == 0 || strcmp(word, "chunk") == 0 ||
+           (strncmp(word, "chunk:", 6) == 0 && word[6]);
+}
+
+/* Cuts RULE/RULE, which is in c->evict_a, in two. */
+static int cut_rules(struct eval_contrast *c, const char *where)
+{
+    if (!c->evict_a)
+        return APP_OK;
+    char *border = c->text + (c->evict_a - c->text) + strcspn(c->evict_a, "/");
+    const bool two = *border == '/';
+    *border = '\0';
+    c->evict_b = two ? border + 1 : c->evict_a;
+    const char *wrong = is_rule(c->evict_a) ? c->evict_b : c->evict_a;
+    if (is_rule(wrong))
+        return APP_OK;
+    return app_fail(
+        APP_BAD_INPUT,
+        "%s: '%.200s' is no rule of eviction; write evict=RULE or evict=RULE/RULE with end, layer, "
+        "chunk or chunk:C",
+        where, wrong);
+}
+
 static int check_policy(const char *recipe, const char *where)
 {
     wnw_policy *policy = NULL;
@@ -50,7 +75,8 @@ static int check_policy(const char *recipe, const char *where)
 
 int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)
 {
-    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE or N=LENGTH where needed";
+    static const char form[] =
+        "write A vs B mode=MODE size=SIZE, and kv=TYPE, evict=RULE or N=LENGTH where needed";
     char *rest = NULL;
     *out = (struct eval_contrast){.text = strdup(line)};
     if (!out->text)
@@ -65,8 +91,8 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
         bool twice = false;
         if (!set_key(out, word, &twice))
             return app_fail(APP_BAD_INPUT,
-                            "%s: '%.200s' is none of mode=, size=, kv= and N= with a value; %s", where, word,
-                            form);
+                            "%s: '%.200s' is none of mode=, size=, kv=, evict= and N= with a value; %s",
+                            where, word, form);
         if (twice)
             return app_fail(APP_BAD_INPUT, "%s: '%.200s' says twice what '%.100s' is to say; %s", where, line,
                             word, form);
@@ -75,15 +101,26 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
     if (!out->mode || !out->size)
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' names no %s; %s", where, line,
                         out->mode ? "size" : "mode", form);
+    WNW_TRY(cut_rules(out, where));
     WNW_TRY(check_policy(out->a, where));
     return check_policy(out->b, where);
+}
+
+/* A policy under its rule of eviction, the same for all ways of writing it. The caller frees it; NULL: out of memory. */
+static char *side_of(const char *recipe, const char *evict)
+{
+    char *canonical = eval_recipe_canonical(recipe, NULL), *side = NULL;
+    if (!canonical || asprintf(&side, "%s %s", canonical, evict ? evict : "") < 0)
+        side = NULL;
+    free(canonical);
+    return side;
 }
 
 /* Refuses a contrast that decides nothing: of a policy with itself, or of two that are in seen[], which it is added to. Each would make
  * the others harder to decide. */
 static int check_new(json_t *seen, const struct eval_contrast *c, const char *line, const char *where)
 {
-    char *a = eval_recipe_canonical(c->a, NULL), *b = eval_recipe_canonical(c->b, NULL), *key = NULL;
+    char *a = side_of(c->a, c->evict_a), *b = side_of(c->b, c->evict_b), *key = NULL;
     int rc = APP_OK;
     const int order = a && b ? strcmp(a, b) : 0;
     if (!a || !b ||

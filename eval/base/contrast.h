@@ -8,11 +8,13 @@
 #include <stdint.h>
 
 /* "A vs B mode=MODE size=SIZE", with kv=TYPE and N=LENGTH where they are not f16 and all lengths: policy A minus policy B under a
- * protocol at a size, the mean over the informative tasks. */
+ * protocol at a size, the mean over the informative tasks. With evict=RULE or evict=RULE/RULE, where rules of eviction differ: that of
+ * both sides, or that of A and that of B. */
 struct eval_contrast {
     char *text;                                /* owned; what follows points into it */
     const char *a, *b, *mode, *size, *kv_type; /* as records have them */
-    int32_t n_target;                          /* 0 = all lengths */
+    const char *evict_a, *evict_b; /* "end", "chunk:512"; NULL: the run's only rule, or else none */
+    int32_t n_target;              /* 0 = all lengths */
 };
 
 /* Reads a line; `where` names it in messages. Returns an exit code; the caller clears in any case. */

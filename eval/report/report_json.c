@@ -392,6 +392,10 @@ static json_t *planned_json(const struct eval_planned_contrast *p)
     app_json_set(&o, "b", json_string(c->b));
     app_json_set(&o, "size", json_string(c->size));
     app_json_set(&o, "kv_type", json_string(c->kv_type));
+    if (c->evict_a) {
+        app_json_set(&o, "evict_a", json_string(c->evict_a));
+        app_json_set(&o, "evict_b", json_string(c->evict_b));
+    }
     app_json_set(&o, "measured", json_boolean(p->measured));
     app_json_set(&o, "p", app_json_number(p->measured ? p->p : NAN));
     app_json_set(&o, "p_holm", app_json_number(p->measured ? p->p_holm : NAN));

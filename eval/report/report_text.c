@@ -388,6 +388,14 @@ static void put_versus(struct eval_doc *d, const json_t *names, const json_t *li
         eval_doc_put(d, "no size, protocol and type of cache that both have\n");
 }
 
+/* A policy of a contrast, with its rule of eviction if the contrast names one. */
+static void put_side(struct eval_doc *d, const json_t *contrast, const char *policy, const char *evict)
+{
+    const char *rule = json_string_value(json_object_get(contrast, evict));
+    eval_doc_put(d, "%s%s%s", eval_member_text(contrast, policy), rule ? " with evict=" : "",
+                 rule ? rule : "");
+}
+
 /* Contrasts that were listed before the run. */
 static void put_contrasts(struct eval_doc *d, const json_t *list)
 {
@@ -397,9 +405,11 @@ static void put_contrasts(struct eval_doc *d, const json_t *list)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *c = json_array_get(list, i);
         char length[32], delta[EVAL_MAX_NUMBER], over[EVAL_MAX_SHOWN];
-        eval_doc_put(d, "%s minus %s, %s, %s, %s, %s: ", eval_member_text(c, "a"), eval_member_text(c, "b"),
-                     eval_member_text(c, "mode"), eval_member_text(c, "size"), eval_member_text(c, "kv_type"),
-                     length_of(length, c));
+        put_side(d, c, "a", "evict_a");
+        eval_doc_put(d, " minus ");
+        put_side(d, c, "b", "evict_b");
+        eval_doc_put(d, ", %s, %s, %s, %s: ", eval_member_text(c, "mode"), eval_member_text(c, "size"),
+                     eval_member_text(c, "kv_type"), length_of(length, c));
         if (json_is_true(json_object_get(c, "measured")))
             eval_doc_put(d, "n = %.0f, %s %s, p = %.2g %s\n", eval_member_number(c, "n"),
                          eval_format_signed(delta, eval_member_number(c, "delta"), 1),

@@ -26,16 +26,31 @@ static const char *rule_of(const struct eval_run *run, const struct eval_block *
     return rule ? rule : "";
 }
 
-/* The row of a block that a contrast means by a recipe; -1 = there is none. */
+/* Whether further settings of a variant are those of a rule of eviction. Those of the end of the prompt do not name it. */
+static bool has_evict(const char *more, const char *evict)
+{
+    static const char key[] = "evict=";
+    const char *found = more;
+    while (strncmp(found, key, sizeof key - 1) != 0 && *found)
+        found += strcspn(found, " ") + (found[strcspn(found, " ")] == ' ');
+    if (!*found)
+        return strcmp(evict, "end") == 0;
+    found += sizeof key - 1;
+    return strcspn(found, " ") == strlen(evict) && strncmp(found, evict, strlen(evict)) == 0;
+}
+
+/* The row of a block that a contrast means by a recipe under a rule of eviction (NULL: the usual one); -1 = there is none. */
 static int32_t find_variant(const struct eval_run *run, const struct eval_block *b,
-                            const struct eval_contrast *c, const char *canonical)
+                            const struct eval_contrast *c, const char *canonical, const char *evict)
 {
     const char *rule = rule_of(run, b);
     for (int32_t i = 0; i < b->n_rows; i++) {
         const struct eval_variant *v = &run->variants[b->rows[i].variant];
+        const bool named = evict && !v->full;
+        const char *usual = v->full ? "" : rule;
         if (strcmp(v->canonical, canonical) == 0 && (v->full || strcmp(v->size, c->size) == 0) &&
             strcmp(v->kv_type, c->kv_type) == 0 && strcmp(v->mode, c->mode) == 0 &&
-            strcmp(v->more, v->full ? "" : rule) == 0)
+            (named ? has_evict(v->more, evict) : strcmp(v->more, usual) == 0))
             return b->rows[i].variant;
     }
     return -1;
@@ -75,9 +90,10 @@ static bool measure(struct eval_planned_contrast *p, const struct eval_tables *t
     const struct eval_block *block = find_block(t, &p->contrast);
     bool good = a && b;
     if (good && block) {
-        p->versus = (struct eval_versus){.block = block,
-                                         .a = find_variant(t->run, block, &p->contrast, a),
-                                         .b = find_variant(t->run, block, &p->contrast, b)};
+        p->versus =
+            (struct eval_versus){.block = block,
+                                 .a = find_variant(t->run, block, &p->contrast, a, p->contrast.evict_a),
+                                 .b = find_variant(t->run, block, &p->contrast, b, p->contrast.evict_b)};
         p->measured = p->versus.a >= 0 && p->versus.b >= 0;
     }
     if (good && p->measured) {

@@ -243,32 +243,69 @@ static int make_product(struct eval_configs *c, const struct eval_lists *l, int3
     return APP_OK;
 }
 
+/* The parts that are read, one for each rule of eviction. */
+struct reading {
+    struct eval_lists l[MAX_PARTS];
+    int32_t n;
+    struct eval_configs *c;
+    const struct eval_args *args;
+    const struct eval_suite *suite;
+    struct eval_part part; /* that is read now */
+};
+
+static int add_part(void *user, const char *evict)
+{
+    struct reading *r = user;
+    if (r->n == MAX_PARTS)
+        return app_fail(APP_BAD_INPUT, "more than %d products of lists; each word of --evict makes one",
+                        (int)MAX_PARTS);
+    r->part.evict = evict;
+    return eval_lists_read(&r->l[r->n++], r->c, r->args, r->suite, &r->part);
+}
+
+/* Reads all parts. Slack is that of chunks, so one of the rules must be that. */
+static int read_parts(struct reading *r, const struct eval_part *parts, int32_t n_parts)
+{
+    bool chunks = false;
+    for (int32_t i = 0; i < n_parts; i++) {
+        const char *rules = parts[i].evict ? parts[i].evict : "end";
+        if (r->args->app.evict)
+            rules = r->args->app.evict;
+        r->part = parts[i];
+        WNW_TRY(eval_each_word("evict", rules, ',', add_part, r));
+    }
+    for (int32_t i = 0; i < r->n; i++)
+        chunks = chunks || r->l[i].rules.phase == WNW_PHASE_CHUNK;
+    return !chunks && r->args->app.chunk_slack > 1
+               ? app_fail(APP_BAD_INPUT,
+                          "--chunk-slack says what stays between chunks; give --evict chunk or chunk:C")
+               : APP_OK;
+}
+
 int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite)
 {
     static const struct eval_part plain = {.policies = "full,snapkv,lagkv"};
     const struct eval_part *parts = suite ? suite->parts : &plain;
     const int32_t n_parts = suite ? suite->n_parts : 1;
-    struct eval_lists l[MAX_PARTS] = {0};
-    int32_t full, n = 0;
+    struct reading r = {.c = c, .args = args, .suite = suite};
+    int32_t full;
     *c = (struct eval_configs){.n_masks = 1, .registry = args->app.registry};
     int rc = eval_lists_recipe(c, "full", &full);
     if (rc == APP_OK && args->app.mask_phase && !args->app.mask_heads && !suite)
         rc = app_fail(APP_BAD_INPUT, "--mask-phase says when heads are masked; name them with --mask-heads");
     if (rc == APP_OK && args->app.mask_form && !args->app.mask_heads && !suite)
         rc = app_fail(APP_BAD_INPUT, "--mask-form says what masked heads give; name them with --mask-heads");
-    if (rc == APP_OK && n_parts > MAX_PARTS)
-        rc = app_fail(APP_FAILED, "%s has more than %d parts", suite->name, (int)MAX_PARTS);
-    while (rc == APP_OK && n < n_parts) {
-        rc = eval_lists_read(&l[n], c, args, suite, &parts[n]);
-        n++;
-    }
+    if (rc == APP_OK)
+        rc = read_parts(&r, parts, n_parts);
     if (rc == APP_OK) {
-        eval_lists_put_first(c, l, n);
+        eval_lists_put_first(c, r.l, r.n);
         make_groups(c);
-        rc = make_product(c, l, n);
+        rc = make_product(c, r.l, r.n);
     }
-    for (int32_t i = 0; i < n; i++)
-        free(l[i].recipes);
+    for (int32_t i = 0; i < r.n; i++) {
+        free(r.l[i].recipes);
+        free(r.l[i].evict);
+    }
     return rc;
 }
 

@@ -10,7 +10,7 @@
 struct eval_lists {
     const struct eval_args *args;
     struct eval_configs *c; /* the other fields are indices into its lists */
-    const char *evict;
+    char *evict;            /* one rule of eviction, owned */
     wnw_size sizes[EVAL_MAX_SIZES];
     int32_t n_sizes;
     bool separate_readings; /* each config reads by itself, or compresses again and keeps its rules */
@@ -26,7 +26,7 @@ struct eval_lists {
 
 /* *at becomes the recipe's index. Those that can fail return exit codes. */
 int eval_lists_recipe(struct eval_configs *c, const char *recipe, int32_t *at);
-/* Reads a part: what the options say comes before what the part says. */
+/* Reads a part: what the options say comes before what the part says, but for its rule of eviction. It has one rule here. */
 int eval_lists_read(struct eval_lists *l, struct eval_configs *c, const struct eval_args *args,
                     const struct eval_suite *suite, const struct eval_part *part);
 /* Types and masks of several parts come as they are named; what others are compared with comes first. */

@@ -231,10 +231,12 @@ int eval_lists_read(struct eval_lists *l, struct eval_configs *c, const struct e
     const char *phase = first_of(args->app.mask_phase, part->mask_phase, "all");
     *l = (struct eval_lists){.args = args,
                         .c = c,
-                        .evict = first_of(args->app.evict, part->evict, "end"),
+                        .evict = strdup(part->evict),
                         .rules = wnw_run_default(),
                         .phase = strcmp(phase, "decode") == 0 ? WNW_MASK_DECODE : WNW_MASK_ALL,
                         .separate_readings = eval_reads_separately(args, suite) || eval_recompresses(args)};
+    if (!l->evict)
+        return eval_no_memory("the configurations");
     WNW_TRY(eval_list_sizes(l->sizes, &l->n_sizes, args, part));
     WNW_TRY(eval_each_word("kv-types", first_of(args->kv_types, part->kv_types, "f16"), ',', add_type, l));
     WNW_TRY(eval_each_word("modes", first_of(args->modes, part->modes, "agnostic"), ',', add_mode, l));
@@ -244,10 +246,7 @@ int eval_lists_read(struct eval_lists *l, struct eval_configs *c, const struct e
     WNW_TRY(
         eval_each_word("mask-heads", first_of(args->app.mask_heads, part->masks, "none"), '/', add_mask, l));
     WNW_TRY(app_keep_rules(&l->rules, l->evict, args->app.evict_every));
-    l->slack = args->app.chunk_slack > 1 ? args->app.chunk_slack : 0;
-    if (l->slack > 1 && l->rules.phase != WNW_PHASE_CHUNK)
-        return app_fail(APP_BAD_INPUT,
-                        "--chunk-slack says what stays between chunks; give --evict chunk or chunk:C");
+    l->slack = l->rules.phase == WNW_PHASE_CHUNK && args->app.chunk_slack > 1 ? args->app.chunk_slack : 0;
     if (*policies)
         WNW_TRY(eval_each_word("policies", policies, EVAL_RECIPES, add_recipe, l));
     return l->automatic ? choose_recipes(l, suite) : APP_OK;

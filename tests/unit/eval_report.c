@@ -84,6 +84,16 @@ static void line(int n_target, int index, int turn, const char *policy, const ch
     line_of("niah_single_1", n_target, index, turn, policy, size, score, more);
 }
 
+/* A line of a configuration that run.json describes. */
+static void line_by(const char *config, int n_target, int index, const char *policy, const char *size,
+                    double score)
+{
+    fprintf(results,
+            "{\"v\":1,\"task\":\"niah_single_1\",\"N\":%d,\"index\":%d,\"config\":\"%s\",\"policy\":\"%s\","
+            "\"mode\":\"agnostic\",\"size\":\"%s\",\"kv_type\":\"f16\",\"score\":%.17g}\n",
+            n_target, index, config, policy, size, score);
+}
+
 static void read_tables(struct eval_runs *runs, struct eval_tables *t, bool no_gate)
 {
     char *folders[] = {folder};
@@ -711,6 +721,42 @@ static void test_primary_contrasts(void **state)
     clear(&runs, &t);
 }
 
+/* One policy under two rules of eviction, which run.json names by configuration, and a contrast that names neither: the end's. */
+static void test_contrasts_of_rules(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_planned_contrast *p;
+    int32_t n;
+    (void)state;
+    begin("{\"model\":\"x\",\"configs\":[{\"config_id\":\"whole\",\"evict\":\"end\"},{\"config_id\":"
+          "\"parts\",\"evict\":"
+          "\"chunk:512\",\"chunk_slack\":1.5}],\"contrasts\":[\"lagkv vs lagkv mode=agnostic size=ratio=0.5 "
+          "evict=chunk:512/end\",\"lagkv vs full mode=agnostic size=ratio=0.5 evict=chunk:512\",\"lagkv vs "
+          "full "
+          "mode=agnostic size=ratio=0.5\",\"lagkv vs lagkv mode=agnostic size=ratio=0.5 "
+          "evict=chunk:51/end\"]}");
+    for (int i = 0; i < 8; i++) {
+        line(512, i, 0, "full", "full", 1.0, "");
+        line_by("whole", 512, i, "lagkv", "ratio=0.5", 0.75);
+        line_by("parts", 512, i, "lagkv", "ratio=0.5", 0.5);
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(eval_planned_contrasts_make(&p, &n, &t), APP_OK);
+    assert_int_equal(n, 4);
+    assert_true(p[0].measured && p[1].measured && p[2].measured && !p[3].measured);
+    assert_near(p[0].versus.delta.delta, -25, 1e-9);
+    assert_near(p[1].versus.delta.delta, -50, 1e-9);
+    assert_near(p[2].versus.delta.delta, -25, 1e-9);
+    eval_planned_contrasts_free(p, n);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s,
+                    "lagkv with evict=chunk:512 minus lagkv with evict=end, agnostic, ratio=0.5");
+    assert_contains(f.text.text.s, "\nlagkv minus full, agnostic, ratio=0.5");
+    clear_forms(&f);
+    clear(&runs, &t);
+}
+
 /* What a line of contrasts may say. */
 struct contrast_row {
     const char *name;
@@ -747,6 +793,11 @@ static const struct contrast_row contrast_lines[] = {
     {"snapkv vs lagkv mode=aware size=own size=own", APP_BAD_INPUT},
     {"snapkv vs lagkv mode=aware size=own kv=f16 kv=q8_0", APP_BAD_INPUT},
     {"snapkv vs lagkv mode=aware size=own N=512 N=1024", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own evict=", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own evict=soon", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own evict=chunk:", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own evict=end/", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own evict=end/chunk/layer", APP_BAD_INPUT},
 };
 
 /* Lists of contrasts: what counts once is there once. */
@@ -774,6 +825,14 @@ static const struct contrast_list contrast_lists[] = {
     {"snapkv vs lagkv mode=aware size=own\nsnapkv vs lagkv mode=aware size=own", 0},
     {"snapkv vs lagkv mode=aware size=own\nlagkv vs snapkv:window=32 mode=aware size=own kv=f16", 0},
     {"snapkv vs snapkv:window=32 mode=aware size=own", 0},
+    {"snapkv vs snapkv:window=32 mode=aware size=own evict=chunk", 0},
+    {"snapkv vs snapkv mode=aware size=own evict=chunk:512/end\nsnapkv vs snapkv mode=aware size=own "
+     "evict=end/chunk:512",
+     0},
+    {"snapkv vs snapkv mode=aware size=own evict=chunk:512/end\nsnapkv vs snapkv mode=aware size=own "
+     "evict=chunk/end",
+     2},
+    {"snapkv vs lagkv mode=aware size=own evict=chunk\nsnapkv vs lagkv mode=aware size=own evict=end", 2},
 };
 
 /* A line with a score that is no number scores 0 and is counted; one without a score has other numbers only, also where it is
@@ -1380,6 +1439,7 @@ int main(void)
         cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_primary_contrasts),
+        cmocka_unit_test(test_contrasts_of_rules),
         cmocka_unit_test(test_bad_and_unscored),
         cmocka_unit_test(test_curve),
         cmocka_unit_test(test_short_and_flat_curves),

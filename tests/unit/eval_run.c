@@ -311,6 +311,52 @@ static void test_masks_are_an_axis(void **state)
     eval_configs_close(&c);
 }
 
+/* Rules of eviction are an axis, to which the full cache does not belong. A contrast names the rule of each side, or one of both. */
+static void test_rules_of_eviction_are_an_axis(void **state)
+{
+    static const struct {
+        const char *line;
+        bool is_compared;
+    } contrasts[] = {
+        {"snapkv vs snapkv mode=agnostic size=ratio=0.5 evict=chunk:300/end", true},
+        {"snapkv vs keydiff mode=agnostic size=ratio=0.5 evict=chunk:300", true},
+        {"snapkv vs full mode=agnostic size=ratio=0.5 evict=chunk:300", true},
+        {"snapkv vs keydiff mode=agnostic size=ratio=0.5", true}, /* at the end */
+        {"snapkv vs snapkv mode=agnostic size=ratio=0.5 evict=chunk:200/end", false},
+        {"snapkv vs keydiff mode=agnostic size=ratio=0.5 evict=layer", false},
+    };
+    char policies[] = "snapkv,keydiff", evict[] = "end,chunk:300,end", no_chunk[] = "end,layer";
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    (void)state;
+    a.policies = policies;
+    a.app.evict = evict;
+    a.app.chunk_slack = 1.5;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_int_equal(c.n, 1 + 2 * 2); /* a rule that is named twice is one */
+    for (int32_t i = 0; i < c.n; i++) {
+        const bool chunk = i > 2;
+        assert_string_equal(json_string_value(json_object_get(c.items[i].json, "evict")),
+                            chunk ? "chunk:300" : "end");
+        assert_int_equal(c.items[i].phase, chunk ? WNW_PHASE_CHUNK : WNW_PHASE_END);
+        assert_int_equal(c.items[i].chunk, chunk ? 300 : 0);
+        assert_int_equal(c.items[i].slack > 1, chunk);
+        assert_int_equal(c.items[i].own_read, chunk);
+    }
+    for (size_t i = 0; i < sizeof contrasts / sizeof *contrasts; i++) {
+        struct eval_contrast x;
+        assert_int_equal(eval_contrast_read(&x, contrasts[i].line, "here"), APP_OK);
+        if (eval_contrast_is_compared(&c, &x) != contrasts[i].is_compared)
+            fail_msg("'%s': %s", contrasts[i].line, contrasts[i].is_compared ? "is not found" : "is found");
+        eval_contrast_clear(&x);
+    }
+    eval_configs_close(&c);
+
+    a.app.evict = no_chunk;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_BAD_INPUT); /* slack of nothing */
+    eval_configs_close(&c);
+}
+
 /* What a study is to decide can be decided from its own lists. */
 static void check_contrasts(const struct eval_configs *c, const struct eval_args *a,
                             const struct eval_suite *study)
@@ -535,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_names_do_not_depend_on_the_list),
         cmocka_unit_test(test_recipes_as_they_were_asked_for),
         cmocka_unit_test(test_masks_are_an_axis),
+        cmocka_unit_test(test_rules_of_eviction_are_an_axis),
         cmocka_unit_test(test_studies),
         cmocka_unit_test(test_options_replace_a_study),
         cmocka_unit_test(test_heads_that_choose),
