@@ -63,7 +63,9 @@ const struct app_command bench_commands[] = {
      .usage = "[options]",
      .notes =
          "Measures the read bandwidth and the peaks of float32, bf16 and int8 products with the threads in\n"
-         "use, then the time, operations and bytes of each part. A part's share of the peak is the least\n"
+         "use, then the time, operations and bytes of each part: of a prompt, of tokens that are decoded, "
+         "and of a\n"
+         "chunk that is read over the compressed cache. A part's share of the peak is the least\n"
          "time that these allow, divided by the time that it took.",
      .groups = roofline_groups,
      .args_size = sizeof(struct bench_args),

@@ -3,7 +3,7 @@
  * winnow bench roofline: how near each part of the work comes to what the machine can do. The peaks of the
  * machine are measured before and after, with the threads in use. Each round reads the prompt, compresses a
  * copy, and decodes with both caches while the engine measures; and decodes once more while it does not, to
- * see what measuring costs.
+ * see what measuring costs. A chunk is read over another copy of the compressed cache, as when a prompt is read in chunks.
  */
 #include "bench/roofline.h"
 #include "bench/commands.h"
@@ -144,10 +144,24 @@ static int decode_both_ways(struct bench_roofline *b, wnw_session *s, struct roo
     return decode(b, s, false, &r->untimed_ms);
 }
 
+/* Reads a chunk over what was kept. */
+static int read_chunk(struct bench_roofline *b, wnw_session *s, int32_t n, struct roof_round *r)
+{
+    int status = bench_observe(s, NULL);
+    if (status == WNW_OK)
+        status = wnw_engine_measure(b->engine, true);
+    const double start = app_now_ms();
+    if (status == WNW_OK)
+        status = wnw_session_prefill(s, b->base.tokens, n, NULL, NULL);
+    take_times(b, r, app_now_ms() - start);
+    r->untimed_ms = NAN;
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
 static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t round)
 {
     const wnw_session_params params = bench_session_params(&b->base);
-    wnw_session *full = NULL, *kept = NULL;
+    wnw_session *full = NULL, *kept = NULL, *next = NULL;
     int status = wnw_session_new_on(&full, b->engine, &params);
     int rc = status == WNW_OK ? read_prompt(b, full, l->n, &l->rounds[ROOF_PREFILL][round])
                               : app_fail_status(status);
@@ -157,10 +171,15 @@ static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t ro
         rc = compress(b, kept, l, &l->rounds[ROOF_PREFILL][round]);
     if (rc == APP_OK)
         rc = decode_both_ways(b, full, &l->rounds[ROOF_FULL][round]);
+    if (rc == APP_OK && (status = wnw_session_copy(&next, kept)) != WNW_OK)
+        rc = app_fail_status(status);
+    if (rc == APP_OK)
+        rc = read_chunk(b, next, l->n_chunk, &l->rounds[ROOF_CHUNK][round]);
     if (rc == APP_OK)
         rc = decode_both_ways(b, kept, &l->rounds[ROOF_KEPT][round]);
     wnw_session_free(full);
     wnw_session_free(kept);
+    wnw_session_free(next);
     return rc;
 }
 
@@ -168,7 +187,8 @@ static int measure_length(struct bench_roofline *b, int32_t n)
 {
     struct roof_length *l = &b->results[b->n_results++];
     bool ok = true;
-    *l = (struct roof_length){.n = n};
+    const int32_t room = b->base.info.n_ctx_train - n, chunk = n < BENCH_N_UBATCH ? n : BENCH_N_UBATCH;
+    *l = (struct roof_length){.n = n, .n_chunk = chunk < room ? chunk : room};
     for (int k = 0; k < N_ROOF_PHASES; k++)
         ok = (l->rounds[k] = calloc((size_t)b->base.n_reps, sizeof **l->rounds)) != NULL && ok;
     int rc = ok ? APP_OK : app_fail(APP_FAILED, "out of memory");

@@ -7,7 +7,7 @@
 #include "bench/peak.h"
 #include "winnow_study.h"
 
-enum roof_phase { ROOF_PREFILL, ROOF_FULL, ROOF_KEPT, N_ROOF_PHASES };
+enum roof_phase { ROOF_PREFILL, ROOF_FULL, ROOF_KEPT, ROOF_CHUNK, N_ROOF_PHASES };
 enum roof_part {
     ROOF_WEIGHTS,
     ROOF_ATTENTION,
@@ -18,7 +18,7 @@ enum roof_part {
     N_ROOF_PARTS
 };
 
-/* One round of a phase: the whole prompt, or all decoded tokens. The parts add up to ms. */
+/* One round of a phase: the whole prompt, all decoded tokens, or a chunk that is read over what was kept. The parts add up to ms. */
 struct roof_round {
     wnw_work part[N_ROOF_PARTS];
     double ms;
@@ -26,7 +26,7 @@ struct roof_round {
 };
 
 struct roof_length {
-    int32_t n;
+    int32_t n, n_chunk; /* tokens of the prompt, and of the chunk */
     double kept_mean;
     struct roof_round *rounds[N_ROOF_PHASES]; /* [n_rounds] */
     int32_t n_rounds;

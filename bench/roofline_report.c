@@ -10,11 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const phase_names[] = {"prefill", "decode full", "decode compressed"};
+static const char *const phase_names[] = {"prefill", "decode full", "decode compressed", "next chunk"};
 static const char *const part_names[] = {"weights", "attention", "observation",
                                          "logits",  "other",     "compression"};
 
 /* ---- Figures ---- */
+
+/* Whether a phase reads many tokens at a time. */
+static bool reads_many(enum roof_phase phase)
+{
+    return phase == ROOF_PREFILL || phase == ROOF_CHUNK;
+}
+
+static int32_t n_tokens(const struct bench_roofline *b, const struct roof_length *l, enum roof_phase phase)
+{
+    if (phase == ROOF_CHUNK)
+        return l->n_chunk;
+    return phase == ROOF_PREFILL ? l->n : b->n_decode;
+}
 
 static int by_time(const void *a, const void *b)
 {
@@ -53,7 +66,7 @@ static enum bench_peak_kind kind_of(enum roof_phase phase, enum roof_part part, 
     enum { MOST_BITS = 12 };
     const bool weights = part == ROOF_WEIGHTS || part == ROOF_LOGITS;
     const double bits = 8 * w->bytes / n_pass / (w->ops / (2 * n_row));
-    if (part == ROOF_ATTENTION && phase == ROOF_PREFILL && attends_in_bf16())
+    if (part == ROOF_ATTENTION && reads_many(phase) && attends_in_bf16())
         return PEAK_BF16;
     return weights && bits < MOST_BITS ? PEAK_INT8 : PEAK_F32;
 }
@@ -89,9 +102,8 @@ static struct phase_figures phase_figures(const struct bench_roofline *b, const 
                                           enum roof_phase phase)
 {
     const struct roof_round *r = median_round(l, phase);
-    const bool prefill = phase == ROOF_PREFILL;
-    const double n_token = prefill ? l->n : b->n_decode;
-    const double n_pass = prefill ? ceil(n_token / BENCH_N_UBATCH) : n_token;
+    const double n_token = n_tokens(b, l, phase);
+    const double n_pass = reads_many(phase) ? ceil(n_token / BENCH_N_UBATCH) : n_token;
     struct phase_figures f = {.n_token = n_token};
     wnw_work all = {.ms = r->ms};
     double floor_ms = 0;
@@ -137,17 +149,19 @@ static void print_row(const char *name, const struct figure *f, double scale, do
 static void print_phase(const struct bench_roofline *b, const struct roof_length *l, enum roof_phase phase)
 {
     const struct phase_figures f = phase_figures(b, l, phase);
-    const bool prefill = phase == ROOF_PREFILL;
-    const double scale = prefill ? 1 : 1 / f.n_token, whole = f.all.ms;
-    if (prefill)
+    const bool many = reads_many(phase);
+    const double scale = many ? 1 : 1 / f.n_token, whole = f.all.ms;
+    if (phase == ROOF_CHUNK)
+        printf("\na chunk of %d tokens over %.1f entries per head: %.0f ms, %.1f tok/s\n", l->n_chunk,
+               l->kept_mean, whole, f.n_token * 1e3 / whole);
+    else if (many)
         printf("\nprefill of %d tokens and compression: %.0f ms, %.1f tok/s\n", l->n, whole,
                f.n_token * 1e3 / whole);
     else
         printf("\n%s, %.1f entries per head: %.3f ms per token, %.1f tok/s; without timers %.3f ms\n",
                phase_names[phase], phase == ROOF_FULL ? l->n : l->kept_mean, whole * scale,
                f.n_token * 1e3 / whole, untimed_ms(b, l, phase) * scale);
-    printf("  %-12s %10s %6s %10s %8s %9s\n", "", prefill ? "ms" : "ms/token", "%", "GOP/s", "GB/s",
-           "of peak");
+    printf("  %-12s %10s %6s %10s %8s %9s\n", "", many ? "ms" : "ms/token", "%", "GOP/s", "GB/s", "of peak");
     for (int i = 0; i < N_ROOF_PARTS; i++)
         if (f.part[i].ms > 0)
             print_row(part_names[i], &f.part[i], scale, whole, bench_peak_name(f.part[i].limit));
