@@ -29,9 +29,10 @@ struct app_sequence {
     int32_t *cell; /* [n] of the tokens, in their order */
     int32_t n;     /* tokens whose cells are known */
     int32_t n_read;
-    int32_t n_loaded; /* of these, the first, which came with a state: their cells are not known */
-    int32_t n_done;   /* of these, tokens that were compressed */
-    bool failed;      /* cells were not told */
+    int32_t n_loaded;    /* of these, the first, which came with a state: their cells are not known */
+    int32_t n_done;      /* of these, tokens that were compressed */
+    bool failed;         /* cells were not told */
+    uint64_t bytes_most; /* while chunks were read */
     float *logits;
     bool has_logits;
     bool (*progress)(int32_t done, int32_t total, void *user);
@@ -389,21 +390,36 @@ int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t 
 }
 
 /* Compresses what was read so far of a prompt. */
-static int compress_chunk(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+static int compress_chunk(struct app_sequence *s, const struct app_sequence_chunks *chunks, bool is_last)
 {
+    const wnw_size *size = chunks->size;
+    const double times = chunks->slack > 1 && !is_last ? chunks->slack : 1;
     wnw_size now = *size;
-    if (s->n_read <= n_prefix)
+    if (s->n_read <= chunks->n_prefix)
         return WNW_OK;
     if (size->kind == WNW_SIZE_RATIO) { /* not of what earlier chunks have left */
         const int64_t all = (int64_t)floor((1 - size->ratio) * (double)s->n_read + 1e-6);
         now = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = all > 1 ? all : 1};
     }
-    return app_sequence_compress(s, &now, n_prefix);
+    if (now.kind == WNW_SIZE_BUDGET && times > 1)
+        now.budget = (int64_t)fmin(ceil(times * (double)now.budget), INT32_MAX);
+    if (now.kind == WNW_SIZE_BYTES && times > 1)
+        now.bytes = (uint64_t)fmin(times * (double)now.bytes, 9e18);
+    return app_sequence_compress(s, &now, chunks->n_prefix);
 }
 
-int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int32_t n, int32_t chunk,
-                             const wnw_size *size, int32_t n_prefix)
+/* Notes what the cache takes, if it never took as much. */
+static void note_most(struct app_sequence *s)
 {
+    struct app_sequence_size size;
+    app_sequence_measure(s, &size);
+    s->bytes_most = size.bytes > s->bytes_most ? size.bytes : s->bytes_most;
+}
+
+int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int32_t n,
+                             const struct app_sequence_chunks *chunks)
+{
+    const int32_t most = chunks->chunk > 0 ? chunks->chunk : BATCH;
     bool (*const progress)(int32_t done, int32_t total, void *user) = s->progress;
     const char *reason;
     int rc = WNW_OK;
@@ -416,10 +432,11 @@ int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int3
         return wnw__fail(WNW_E_UNSUPPORTED, "%s", reason);
     s->progress = NULL; /* a chunk is not the whole */
     for (int32_t at = 0; rc == WNW_OK && at < n;) {
-        const int32_t most = chunk > 0 ? chunk : BATCH, n_now = n - at < most ? n - at : most;
+        const int32_t n_now = n - at < most ? n - at : most;
         rc = app_sequence_read(s, tokens + at, n_now, NULL, NULL);
+        note_most(s);
         if (rc == WNW_OK)
-            rc = compress_chunk(s, size, n_prefix);
+            rc = compress_chunk(s, chunks, at + n_now == n);
         at += n_now;
         if (rc == WNW_E_RANGE && at < n) /* too short for the policy: it waits for the next chunk */
             rc = WNW_OK;
@@ -458,7 +475,7 @@ int32_t app_sequence_n_read(const struct app_sequence *s)
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out)
 {
     int64_t entries = 0, heads = 0;
-    *out = (struct app_sequence_size){0};
+    *out = (struct app_sequence_size){.bytes_most = s->bytes_most};
     for (int32_t i = 0; i < wnw_bridge_n_layers(s->cache); i++) {
         wnw_bridge_layer l = wnw_bridge_layer_default();
         if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)

@@ -26,6 +26,16 @@ struct app_sequence_size {
     int64_t n_entries;      /* of all heads */
     uint64_t bytes_entries; /* of their keys and values */
     uint64_t bytes, bytes_full;
+    uint64_t
+        bytes_most; /* `bytes` after any chunk was read, before it was compressed; 0: nothing was read in chunks */
+};
+
+/* How a prompt is read in chunks. */
+struct app_sequence_chunks {
+    int32_t chunk; /* tokens; 0: 512 */
+    double slack;  /* this number of times the size stays until the last chunk is read; 1 or less: the size */
+    const wnw_size *size; /* a ratio is of the tokens that were read by then */
+    int32_t n_prefix;     /* as in app_sequence_compress */
 };
 
 /* Whether a sequence can be compressed by the policy on devices that were made; profile as in wnw_bridge_check_policy. E_UNSUPPORTED: no.
@@ -49,10 +59,10 @@ int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, 
 /* Compresses what was read by the policy. n_prefix: first tokens that a chat template wrote. A ratio or budget counts them, as that of a
  * session does. A ratio is of what came after the last compression, and what that has left stays. */
 int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix);
-/* Reads tokens that follow nothing, and compresses after every chunk of them, so that a prompt fits whose full cache does not. A ratio is of the tokens
- * that were read by then. chunk 0: 512 tokens. E_UNSUPPORTED: the policy judges a whole prompt alone. */
-int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int32_t n, int32_t chunk,
-                             const wnw_size *size, int32_t n_prefix);
+/* Reads tokens that follow nothing, and compresses after every chunk of them, so that a prompt fits whose full cache does not.
+ * E_UNSUPPORTED: the policy judges a whole prompt alone. */
+int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int32_t n,
+                             const struct app_sequence_chunks *chunks);
 /* Takes back all but the first n tokens. E_UNSUPPORTED: some of those that go were compressed together with others. */
 int app_sequence_rewind(struct app_sequence *s, int32_t n);
 int32_t app_sequence_n_read(const struct app_sequence *s);

@@ -19,8 +19,6 @@ static const char *find_refused(const struct app_args *a)
         return "--evict-every";
     if (a->kv_peak > 0)
         return "--kv-peak";
-    if (a->chunk_slack > 0)
-        return "--chunk-slack";
     if (a->kv_tail > 0)
         return "--kv-tail";
     if (a->kv_rotate && strcmp(a->kv_rotate, "on") != 0)
@@ -136,6 +134,7 @@ void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job)
     job->kept_mean = size.kept_mean;
     job->kv_bytes = size.bytes;
     job->kv_bytes_full = size.bytes_full;
+    job->kv_bytes_peak = size.bytes_most;
 }
 
 void cli_on_devices_measure_bytes(const struct cli_on_devices *d, struct app_job *job)
@@ -150,8 +149,11 @@ static int read_chunks(struct cli_on_devices *d, struct app_job *job, int32_t n)
 {
     const double start = app_now_ms();
     app_progress_start(&job->progress, "prefill", "tokens");
-    const int status = app_sequence_read_chunks(d->sequence, job->tokens, n, job->keep.run.chunk,
-                                                &job->keep.size, wnw_prompt_parts_of(job->prompt).n_prefix);
+    const struct app_sequence_chunks chunks = {.chunk = job->keep.run.chunk,
+                                               .slack = job->keep.more.chunk_slack,
+                                               .size = &job->keep.size,
+                                               .n_prefix = wnw_prompt_parts_of(job->prompt).n_prefix};
+    const int status = app_sequence_read_chunks(d->sequence, job->tokens, n, &chunks);
     app_progress_end(&job->progress);
     job->prefill_ms = app_now_ms() - start;
     if (status == WNW_E_UNSUPPORTED)

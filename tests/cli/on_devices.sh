@@ -39,6 +39,15 @@ alike 'sums of attention' --policy h2o --ratio 0.5
 alike 'sums of attention, and values' --policy vatp --ratio 0.5 --evict chunk:128
 alike 'chunks' --policy keydiff --budget 100 --evict chunk:128
 alike 'a ratio in chunks' --policy keydiff --ratio 0.75 --evict chunk:128
+alike 'slack between chunks' --policy keydiff --ratio 0.75 --evict chunk:128 --chunk-slack 1.5
+
+# The record says what a prompt in chunks took: less than the whole and more than what stays; slack takes more, and leaves as much.
+for slack in 1 2; do
+    good "chunks with slack $slack" run -m "$model" --tokens "$work/ids" -n 1 --json --devices cpu --policy keydiff --budget 64 --evict chunk:128 --chunk-slack "$slack" &&
+        json "chunks with slack $slack" "$work/out" "o['chunks']['chunk'] == 128 and o['kv_bytes'] < o['chunks']['kv_peak_bytes'] < o['kv_bytes_full'] and o['kept_tokens_mean'] == 64" &&
+        python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["chunks"]["kv_peak_bytes"])' "$work/out" >"$work/peak$slack"
+done
+[ "$(cat "$work/peak1")" -lt "$(cat "$work/peak2")" ] || fail "slack takes no more: $(cat "$work/peak1" "$work/peak2")"
 
 # Dropped entries are gone: with few of them the text is harder, and takes less memory.
 good 'much is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu --policy streaming_llm --budget 290 && cp "$work/out" "$work/much"
