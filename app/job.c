@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "winnow_method.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -210,6 +211,14 @@ static int check_bytes(const struct app_job *job)
                     (unsigned long long)has);
 }
 
+/* Fails if the cache had more bytes than --kv-peak allows, with a policy that leaves more than its size. */
+static int check_peak(const struct app_job *job)
+{
+    return app_peak_verify(&job->keep.peak,
+                           &(struct app_peak_of){.args = job->args, .kv = &job->kv, .info = &job->info},
+                           job->kv_bytes_peak - job->kv_bytes_swa);
+}
+
 int app_job_read_on(struct app_job *job, int32_t from, int32_t to)
 {
     wnw_report report = {WNW_INIT(wnw_report)};
@@ -222,11 +231,15 @@ int app_job_read_on(struct app_job *job, int32_t from, int32_t to)
         job->compress_ms = report.observe_ms + report.score_ms + report.select_ms + report.compact_ms;
         job->prefill_ms += report.read_ms;
         job->kv_bytes_peak = report.kv_bytes_before;
-        if (*report.warning)
-            app_note("warning: %s", report.warning);
     }
     app_job_measure(job);
-    return to > from ? check_bytes(job) : APP_OK;
+    if (to > from) { /* what is refused needs no warning */
+        WNW_TRY(check_peak(job));
+        WNW_TRY(check_bytes(job));
+    }
+    if (*report.warning)
+        app_note("warning: %s", report.warning);
+    return APP_OK;
 }
 
 int app_job_read_first(struct app_job *job, int32_t n)
@@ -234,8 +247,25 @@ int app_job_read_first(struct app_job *job, int32_t n)
     return app_job_read_on(job, 0, n);
 }
 
+/* Says that the first chunks leave fewer entries than a policy looks with, and which chunks do not. */
+static void note_short_chunks(const struct app_job *job)
+{
+    const struct app_keep *keep = &job->keep;
+    const int32_t window = keep->policy ? wnw_policy_needs(keep->policy).window : 0;
+    const double kept = (1 - keep->size.ratio) * fmax(keep->more.chunk_slack, 1),
+                 left = floor(kept * keep->run.chunk);
+    if (!job->args->evict || keep->run.phase != WNW_PHASE_CHUNK || keep->size.kind != WNW_SIZE_RATIO ||
+        !(kept > 0) || keep->run.chunk < 1 || keep->run.chunk >= app_job_n_compressed(job) || left >= window)
+        return;
+    app_note("the first chunk of %d tokens leaves %.0f entries, fewer than the %d tokens that the policy "
+             "looks with: from "
+             "--evict chunk:%.0f on they stay",
+             (int)keep->run.chunk, left, (int)window, ceil(window / kept));
+}
+
 void app_job_notes(const struct app_job *job)
 {
+    note_short_chunks(job);
     if (job->keep.size_assumed)
         app_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->keep.automatic && job->keep.choice.recipe)
@@ -259,8 +289,7 @@ void app_job_notes(const struct app_job *job)
 
 json_t *app_job_chunks(const struct app_job *job)
 {
-    if ((job->args->kv_peak <= 0 && !(job->args->chunk_slack > 0) && job->keep.own_chunk == 0) ||
-        job->keep.run.phase != WNW_PHASE_CHUNK || !job->keep.policy || wnw_policy_is_full(job->keep.policy))
+    if (job->keep.run.phase != WNW_PHASE_CHUNK || !job->keep.policy || wnw_policy_is_full(job->keep.policy))
         return NULL;
     return json_pack("{s:o, s:f, s:I}", "chunk",
                      job->keep.run.chunk > 0 ? json_integer(job->keep.run.chunk) : json_null(), "slack",

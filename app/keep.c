@@ -188,6 +188,12 @@ int app_keep_check(struct app_keep *keep, const struct app_args *args)
     WNW_TRY(app_keep_rules(&keep->run, app_keep_when(args), args->evict_every));
     WNW_TRY(check_size(keep, args));
     WNW_TRY(check_policy(keep, args));
+    if (args->kv_peak > 0 && args->policy && keep->policy && wnw_policy_is_full(keep->policy))
+        return app_fail(
+            APP_BAD_INPUT,
+            "--kv-peak: the policy %s keeps everything, so that its cache has no bound; give another "
+            "--policy, such as auto",
+            args->policy);
     return app_peak_check(args, &keep->size, keep->run.phase);
 }
 

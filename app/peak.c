@@ -124,6 +124,18 @@ int app_peak_choose(struct app_peak *peak, wnw_run *run, const struct app_peak_o
     return APP_OK;
 }
 
+int app_peak_verify(const struct app_peak *peak, const struct app_peak_of *of, uint64_t used)
+{
+    const uint64_t most = (uint64_t)of->args->kv_peak, blocks = bytes_of(of, GROWTH);
+    if (peak->chunk == 0 || used <= most || used - most <= blocks)
+        return APP_OK;
+    return app_fail(APP_BAD_INPUT,
+                    "--kv-peak %llu is too small: in chunks of %d tokens this policy had %llu bytes, because "
+                    "it keeps more "
+                    "than the size says; use keydiff, or allow that much",
+                    (unsigned long long)most, (int)peak->chunk, (unsigned long long)used);
+}
+
 void app_peak_tell(const struct app_peak *peak, const struct app_args *args, uint64_t bytes)
 {
     const double mib = 1048576.0;

@@ -27,6 +27,9 @@ int app_peak_check(const struct app_args *args, const wnw_size *size, wnw_phase 
 /* Sets *run to chunks where the prompt does not fit --kv-peak whole. Returns an exit code: a peak that no chunk fits into is
  * refused with the least that works. */
 int app_peak_choose(struct app_peak *peak, wnw_run *run, const struct app_peak_of *of);
+/* Refuses what was read with more bytes than the peak allows, but for a block of entries in each head. of->n is not looked at. Returns an
+ * exit code. */
+int app_peak_verify(const struct app_peak *peak, const struct app_peak_of *of, uint64_t used);
 /* Says on one line of stderr that the prompt was read in chunks. bytes: the most that the cache has taken. */
 void app_peak_tell(const struct app_peak *peak, const struct app_args *args, uint64_t bytes);
 

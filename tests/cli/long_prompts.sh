@@ -28,6 +28,8 @@ for how in '--policy keydiff --ratio 0.75' '--policy snapkv+adakv --budget 400' 
         [ "$(grep -c "read in chunks of [0-9]* tokens: .* --kv-peak allows" "$work/err")" -eq 1 ] || fail "$how: not said once: $(cat "$work/err")"
     }
 done
+good 'chunks, and nothing else' run "${on[@]}" --policy keydiff --ratio 0.75 --evict chunk:300 --json &&
+    json 'chunks, and nothing else' "$work/out" "o['chunks']['chunk'] == 300 and o['kv_bytes'] < o['chunks']['kv_peak_bytes'] < 0.6 * o['kv_bytes_full']"
 good 'chunks without a peak' run "${on[@]}" --policy keydiff --ratio 0.75 --evict chunk:300 --chunk-slack 2 --json &&
     json 'chunks without a peak' "$work/out" "o['chunks']['chunk'] == 300 and o['chunks']['slack'] == 2 and o['kept_tokens_mean'] == 500"
 good 'ppl' ppl -m "$m" --tokens "$work/ids" --prefix 1900 --policy keydiff --ratio 0.75 --kv-peak "$peak" --json &&
@@ -59,6 +61,7 @@ ids 8200 9 >"$work/many"
 by_itself=(-m "$long" --tokens "$work/many" -n 1 -t 1 --ratio 0.75 --json)
 good 'by itself' run "${by_itself[@]}" && {
     json 'by itself: chunks' "$work/out" "o['chunks']['chunk'] == 2048 and o['chunks']['kv_peak_bytes'] < 0.6 * o['kv_bytes_full'] and o['kept_tokens_mean'] == 2050"
+    json 'by itself: no more than two chunks beside what stays' "$work/out" "o['chunks']['kv_peak_bytes'] <= o['kv_bytes'] + 2 * 2048 / 8200 * o['kv_bytes_full']"
     grep -q 'read in chunks of 2048 tokens, because the prompt is long: .*; --evict end reads it whole' "$work/err" || fail "by itself: not said: $(cat "$work/err")"
 }
 for how in '--evict end' '--policy keydiff-shares' '--kv-peak 1G'; do
@@ -66,7 +69,22 @@ for how in '--evict end' '--policy keydiff-shares' '--kv-peak 1G'; do
 done
 good 'not so long' run -m "$long" --tokens "$work/ids" -n 1 -t 1 --ratio 0.75 --json && json 'not so long' "$work/out" '"chunks" not in o'
 
+# A policy that keeps more than the size says is no way around the peak.
+ids 300 9 >"$work/few"
+for policy in paper-lagkv kvpress-simlayerkv; do
+    bad "$policy keeps more" 'keeps more than the size says; use keydiff' run -m "$m" --tokens "$work/few" -n 1 -t 1 --policy $policy --ratio 0.75 --kv-peak 230K
+done
+good 'as much as that' run -m "$m" --tokens "$work/few" -n 1 -t 1 --policy paper-lagkv --ratio 0.75 --kv-peak "$(sed -n 's/.*policy had \([0-9]*\) bytes.*/\1/p' "$work/err")"
+
+# Chunks that leave fewer entries than a policy looks with give a line, which names a chunk that does not.
+short=(-m "$m" --tokens "$work/few" -n 1 -t 1 --policy snapkv --ratio 0.75)
+good 'short chunks' run "${short[@]}" --evict chunk:100 &&
+    grep -q 'chunk of 100 tokens leaves 25 entries, fewer than the 32 tokens .*: from --evict chunk:128 on' "$work/err" || fail "short chunks: $(cat "$work/err")"
+good 'chunks that are not short' run "${short[@]}" --evict chunk:128 && grep -q 'shrinks\|fewer than' "$work/err" && fail "chunks that are not short: $(cat "$work/err")"
+good 'one chunk' run "${short[@]}" --evict chunk:300 && grep -q 'fewer than' "$work/err" && fail "one chunk: $(cat "$work/err")"
+
 # What does not go together.
+bad 'nothing is dropped' 'full keeps everything' run "${on[@]}" --policy full --ratio 0.75 --kv-peak "$peak"
 bad 'needs the whole prompt' 'second time; use keydiff' run "${on[@]}" --policy kvzip --ratio 0.75 --kv-peak "$peak"
 bad 'needs the whole prompt, in chunks' 'second time; use --evict end, or keydiff' run "${on[@]}" --policy kvzip --ratio 0.75 --evict chunk
 bad 'read whole all the same' 'leave out --evict end' run "${on[@]}" --ratio 0.75 --kv-peak "$peak" --evict end
