@@ -26,6 +26,7 @@ WAYS = {  # what --policy and what follows it is
     "in chunks of 2,048, a quarter kept": ["--policy", "keydiff-shares", "--ratio", "0.75", "--evict", "chunk:2048", "--chunk-slack", "1"],
 }
 MEASURES = [("seconds", "CPU seconds to the first token"), ("MiB", "most MiB of keys and values")]
+MORE = ["compressing %"]  # columns that are not drawn: the share of the time to read and compress that compressing takes, by the clock
 
 
 def seconds():
@@ -34,7 +35,7 @@ def seconds():
 
 
 def read(winnow, model, text, n, options):
-    """(CPU seconds, most MiB of the cache) of one reading."""
+    """CPU seconds, most MiB of the cache and per cent of the time for compressing, of one reading."""
     with tempfile.NamedTemporaryFile("w") as tokens:
         tokens.write(" ".join(text[:n]))
         tokens.flush()
@@ -44,7 +45,7 @@ def read(winnow, model, text, n, options):
         raise SystemExit(f"long_prompts.py: {done.stderr.strip()}")
     said = json.loads(done.stdout)
     most = said["chunks"]["kv_peak_bytes"] if said.get("chunks") else said["kv_bytes_full"]
-    return seconds() - before, most / 2**20
+    return seconds() - before, most / 2**20, 100 * said["compress_ms"] / (said["prefill_ms"] + said["compress_ms"])
 
 
 def tokens_of(winnow, model):
@@ -57,7 +58,7 @@ def tokens_of(winnow, model):
 def rows_of_record():
     with open(RECORD, newline="") as f:
         next(f)
-        return list(csv.reader(f))[1:]
+        return [row + [""] * (2 + len(MEASURES) + len(MORE) - len(row)) for row in list(csv.reader(f))[1:]]
 
 
 def measure(model, winnow, lengths):
@@ -66,15 +67,15 @@ def measure(model, winnow, lengths):
         raise SystemExit(f"long_prompts.py: the text has {len(text)} tokens, and {max(lengths)} are wanted")
     for n in lengths:
         for way, options in WAYS.items():
-            used, most = read(winnow, model, text, n, options)
-            rows.append([str(n), way, f"{used:.1f}", f"{most:.1f}"])
+            used, most, compressing = read(winnow, model, text, n, options)
+            rows.append([str(n), way, f"{used:.1f}", f"{most:.1f}", f"{compressing:.1f}" if options else ""])
             print(*rows[-1], sep=",", flush=True)
     if lengths != LENGTHS:
         rows = sorted([row for row in rows_of_record() if int(row[0]) not in lengths] + rows, key=lambda row: int(row[0]))
     with open(RECORD, "w", newline="") as f:
         f.write(f"# scripts/long_prompts.py --measure {pathlib.Path(model).name}: winnow run --tokens FILE -n 1 -t 2, with "
                 + "; ".join(" ".join(options) or "nothing else" for options in WAYS.values()) + "\n")
-        csv.writer(f, lineterminator="\n").writerows([["tokens", "way", *(name for name, _ in MEASURES)], *rows])
+        csv.writer(f, lineterminator="\n").writerows([["tokens", "way", *(name for name, _ in MEASURES), *MORE], *rows])
 
 
 def scale(most):
