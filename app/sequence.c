@@ -20,6 +20,7 @@ struct app_sequence {
     struct model {
         struct llama_model *llama;
         int32_t n_users; /* sequences that have it; the last one frees it */
+        char *devices;   /* names with commas between */
     } * shared;
     struct llama_model *model; /* that of `shared` */
     struct llama_context *ctx;
@@ -40,10 +41,11 @@ struct app_sequence {
     void *user;
 };
 
-/* What came of something on the devices. Where a worker is lost, that is the reason, and nothing that came back since then counts. */
-static int settled(int rc)
+/* What came of something on the devices. Where a worker of theirs is lost, that is the reason, and nothing that came back since then
+ * counts. */
+static int settled(int rc, const char *devices)
 {
-    WNW_TRY(wnw_bridge_check_workers());
+    WNW_TRY(wnw_bridge_check_workers(devices));
     return rc;
 }
 
@@ -90,6 +92,9 @@ static int open_model(struct app_sequence *s, const struct app_sequence_params *
     if (!s->shared)
         return wnw__fail(WNW_E_NOMEM, "no memory for a model");
     s->shared->n_users = 1;
+    s->shared->devices = strdup(p->devices);
+    if (!s->shared->devices)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a model");
     m.devices = devices;
     m.n_gpu_layers = -1;
     m.tensor_split = p->split ? share : NULL;
@@ -192,6 +197,7 @@ static void leave_model(struct model *shared)
         return;
     if (shared->llama)
         llama_model_free(shared->llama);
+    free(shared->devices);
     free(shared);
 }
 
@@ -222,7 +228,7 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
         rc = open_context(s, params);
     if (rc == WNW_OK)
         rc = begin(s, params);
-    rc = settled(rc);
+    rc = settled(rc, s->shared ? s->shared->devices : params->devices);
     if (rc == WNW_OK)
         return WNW_OK;
     app_sequence_free(s);
@@ -264,7 +270,7 @@ int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, in
     if (n_past >= s->n_ctx)
         return wnw__fail(WNW_E_FULL, "%d tokens do not fit the context of %d", (int)n_past, (int)s->n_ctx);
     const bool taken = llama_state_seq_set_data(s->ctx, state, n, 0) != 0;
-    WNW_TRY(settled(WNW_OK));
+    WNW_TRY(settled(WNW_OK, s->shared->devices));
     if (!taken)
         return wnw__fail(WNW_E_BACKEND, "libllama does not take the %d stored tokens on these devices",
                          (int)n_past);
@@ -285,7 +291,7 @@ int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *to
     if (!state)
         return wnw__fail(WNW_E_NOMEM, "no memory for a state of %zu bytes", n);
     const size_t got = llama_state_seq_get_data(s->ctx, state, n, 0);
-    int rc = settled(WNW_OK);
+    int rc = settled(WNW_OK, s->shared->devices);
     if (rc == WNW_OK)
         rc = got == 0
                  ? wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens", (int)s->n_read)
@@ -309,7 +315,7 @@ static int take_logits(struct app_sequence *s, int32_t i)
 {
     const float *logits = llama_get_logits_ith(s->ctx, i);
     s->has_logits = false;
-    WNW_TRY(settled(WNW_OK));
+    WNW_TRY(settled(WNW_OK, s->shared->devices));
     if (!logits || !all_finite(logits, s->n_vocab))
         return wnw__fail(WNW_E_BACKEND,
                          "a device gave values that are no numbers after %d tokens: the model's weights are "
@@ -332,7 +338,7 @@ static int read_batch(struct app_sequence *s, const int32_t *tokens, int32_t n, 
     }
     s->has_logits = false;
     const int32_t rc = llama_decode(s->ctx, s->batch);
-    WNW_TRY(settled(WNW_OK));
+    WNW_TRY(settled(WNW_OK, s->shared->devices));
     if (rc != 0)
         return wnw__fail(WNW_E_BACKEND,
                          "the devices could not read a batch of %d tokens after %d (libllama says %d)",
@@ -389,7 +395,7 @@ static int compress_cells(struct app_sequence *s, const int32_t *cells, int32_t 
                                     .policy = s->policy,
                                     .size = size->kind == WNW_SIZE_NONE ? NULL : size,
                                     .n_prefix = n_prefix};
-    WNW_TRY(settled(wnw_bridge_compress_cells(s->cache, &of)));
+    WNW_TRY(settled(wnw_bridge_compress_cells(s->cache, &of), s->shared->devices));
     s->n_done = s->n_read;
     return WNW_OK;
 }

@@ -154,8 +154,9 @@ WNW_API int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile 
 WNW_API int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy,
                                        const wnw_profile *profile);
 
-/* E_BACKEND, with a sentence that names its address, if a worker that a device is on is lost. Graphs on it fail. Any thread. */
-WNW_API int wnw_bridge_check_workers(void);
+/* E_BACKEND, with a sentence that names its address, if a worker is lost that one of these devices is on: names with commas between, NULL =
+ * all devices of the process. Graphs on it fail. Any thread. */
+WNW_API int wnw_bridge_check_workers(const char *devices);
 
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are distinguished by the
  * cells that their rows see. So sequences that share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED,

@@ -111,7 +111,7 @@ answer ask(const question &then, const Request &req, Response &res)
         return refuse(res, 403, why);
     if (!has_room(req))
         return refuse(res, 503, "the server answers as many requests as it can; ask again later");
-    if (needs_devices(req) && wnw_bridge_check_workers() != WNW_OK)
+    if (needs_devices(req) && wnw_bridge_check_workers(nullptr) != WNW_OK)
         return refuse(res, 503, wnw_last_error());
     return then(req, res);
 }

@@ -124,7 +124,7 @@ std::function<bool(std::string &)> unless_lost(std::function<bool(std::string &)
 {
     return [next = std::move(next), messages](std::string &out) {
         const bool more = next(out);
-        if (wnw_bridge_check_workers() == WNW_OK)
+        if (wnw_bridge_check_workers(nullptr) == WNW_OK)
             return more;
         out = (messages ? "event: error\ndata: " : "data: ") +
               serve::refuse(503, wnw_last_error(), nullptr)->data + "\n\n";
@@ -139,7 +139,7 @@ server_http_res_ptr answer(const way &route, const server_http_req &req)
     const serve::answered one(req);
     auto own = take(req);
     auto res = route.h(own->of);
-    if (route.computes && wnw_bridge_check_workers() != WNW_OK)
+    if (route.computes && wnw_bridge_check_workers(nullptr) != WNW_OK)
         return serve::refuse(503, wnw_last_error(), nullptr);
     if (serve::is_ending() && res->status == 200 && !res->is_stream() && res->data.empty())
         return serve::refuse(503, "the server is ending", nullptr);

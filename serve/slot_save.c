@@ -128,7 +128,7 @@ int serve_saved_state(uint8_t **state, uint64_t *n, const struct serve_watched *
     if (!*state)
         return wnw__fail(WNW_E_NOMEM, "no memory for a state of %zu bytes", room);
     *n = llama_state_seq_get_data(w->ctx, *state, room, seq);
-    WNW_TRY(wnw_bridge_check_workers()); /* what a lost one did not give is no state */
+    WNW_TRY(wnw_bridge_check_workers(NULL)); /* what a lost one did not give is no state */
     return *n > 0 ? serve_restore_sort(*state, *n)
                   : wnw__fail(WNW_E_BACKEND, "libllama gives no state of it");
 }

@@ -1408,7 +1408,7 @@ FUNCTIONS = {
     "wnw_bridge_check_model": (c_int, [c_char_p]),
     "wnw_bridge_check_policy": (c_int, [POINTER(wnw_policy), POINTER(wnw_profile)]),
     "wnw_bridge_check_policy_on": (c_int, [c_char_p, POINTER(wnw_policy), POINTER(wnw_profile)]),
-    "wnw_bridge_check_workers": (c_int, []),
+    "wnw_bridge_check_workers": (c_int, [c_char_p]),
     "wnw_bridge_compress": (c_int, [POINTER(wnw_bridge)]),
     "wnw_bridge_compress_cells": (c_int, [POINTER(wnw_bridge), POINTER(wnw_bridge_cells_of)]),
     "wnw_bridge_drop": (c_int, [POINTER(wnw_bridge), c_int32, c_int32, c_int32, POINTER(c_int32), c_int32]),

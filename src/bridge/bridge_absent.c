@@ -136,8 +136,9 @@ int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy, con
     return wnw_bridge_check_policy(policy, profile);
 }
 
-int wnw_bridge_check_workers(void)
+int wnw_bridge_check_workers(const char *devices)
 {
+    (void)devices;
     return WNW_OK;
 }
 

@@ -197,9 +197,9 @@ done
 # Rules that drop entries while reading and answering, and questions asked one by one.
 brief 'chunks' --tasks niah_single_1 --lengths 600 --policies streaming_llm,lagkv --evict chunk:256 --evict-every 8 --out "$work/chunks"
 printf 'knorm vs knorm mode=agnostic size=ratio=0.5 evict=chunk:256/end\n' >"$work/rules.txt"
-brief 'rules of eviction' --tasks niah_single_1 --lengths 600 --policies knorm --ratios 0.5 --evict end,chunk:256 --contrasts "$work/rules.txt" --out "$work/rules" && {
+brief 'rules of eviction' --tasks niah_single_1 --lengths 600 --policies knorm --ratios 0.5 --evict end,chunk:256 --contrasts "$work/rules.txt" --out "$work/evict" && {
     grep -q 'stays open' "$work/err" && fail "rules of eviction: $(cat "$work/err")"
-    grep -q 'knorm with evict=chunk:256 minus knorm with evict=end, .*: n = ' "$work/out" || fail "rules of eviction: $(grep minus "$work/out")"
+    grep -q 'knorm minus knorm, .*, chunk:256 and end, .*: n = ' "$work/out" || fail "rules of eviction: $(grep minus "$work/out")"
 }
 brief 'slack' --tasks niah_single_1 --lengths 600 --policies knorm --ratios 0.5 --evict chunk:256 --chunk-slack 1.5 --out "$work/slack"
 py "$work/slack" <<'PY' || fail 'slack: records'

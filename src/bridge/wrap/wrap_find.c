@@ -30,11 +30,22 @@ unsigned wnw__wrap_frees(void)
     return n;
 }
 
-int wnw_bridge_check_workers(void)
+/* Whether a list with commas between names the device; NULL names all. */
+static bool names_device(const char *devices, const char *name)
+{
+    const size_t len = strlen(name);
+    for (const char *at = devices; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strcspn(at, ",") == len && strncmp(at, name, len) == 0)
+            return true;
+    return !devices;
+}
+
+int wnw_bridge_check_workers(const char *devices)
 {
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
-        const struct wnw__wrap *w = wnw__wrap_of(ggml_backend_dev_get(i));
-        if (w && w->guard)
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        const struct wnw__wrap *w = wnw__wrap_of(dev);
+        if (w && w->guard && names_device(devices, ggml_backend_dev_name(dev)))
             WNW_TRY(wnw__guard_check(w->guard));
     }
     return WNW_OK;
