@@ -791,8 +791,7 @@ static void test_contrasts_of_rules(void **state)
     assert_near(p[2].versus.delta.delta, -25, 1e-9);
     eval_planned_contrasts_free(p, n);
     struct forms f = make_forms(&runs, &t, NULL);
-    assert_contains(f.text.text.s,
-                    "lagkv with evict=chunk:512 minus lagkv with evict=end, agnostic, ratio=0.5");
+    assert_contains(f.text.text.s, "lagkv minus lagkv, agnostic, ratio=0.5, f16, chunk:512 and end, ");
     assert_contains(f.text.text.s, "\nlagkv minus full, agnostic, ratio=0.5");
     clear_forms(&f);
     clear(&runs, &t);
