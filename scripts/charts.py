@@ -139,7 +139,7 @@ def scale_of(y, left, right):
 
 def full_cache(v, y, left, right):
     return (f'<line class="z" stroke-dasharray="2 4" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/>'
-            f'<text class="s" x="{right + 12}" y="{y(v) - 6:.1f}">full cache</text>')
+            f'<text class="s" x="{left + 4}" y="{y(v) - 6:.1f}">full cache</text>')
 
 
 def apart(ends, y):

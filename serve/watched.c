@@ -202,14 +202,21 @@ bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t 
     return good;
 }
 
+bool serve_watched_has_unknown(const struct serve_watched *w, int32_t but)
+{
+    for (int32_t i = 0; i < w->n_slots; i++)
+        if (i != but && w->slot_cache[i].n_unknown > 0 && w->sequences.of[i].n == 0)
+            return true;
+    return false;
+}
+
 void serve_watched_note_free(struct serve_watched *w, int32_t seq)
 {
     struct serve_restored *r = &w->restored[seq];
     free(r->free);
     r->free = NULL;
-    for (int32_t i = 0; i < w->n_slots; i++)
-        if (i != seq && w->slot_cache[i].n_unknown > 0 && w->sequences.of[i].n == 0)
-            return; /* nobody knows what it has */
+    if (serve_watched_has_unknown(w, seq))
+        return;
     r->free = malloc(((size_t)w->sequences.n_cells + 1) * sizeof *r->free);
     for (int32_t k = 0; r->free && k < w->sequences.n_cells; k++)
         r->free[k] = w->sequences.owners[k] == 0;

@@ -140,6 +140,8 @@ bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n);
 /* Takes note of the tokens that a slot has from a file, and with at != NULL of where the server counts them; with n = 0 of none. False: no memory. */
 bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, const int32_t *at,
                             int32_t n);
+/* Whether a slot but this one (-1: any) was restored, and nobody knows yet which cells it has. */
+bool serve_watched_has_unknown(const struct serve_watched *w, int32_t but);
 /* Notes which cells are free, before a state is put into a slot that is empty. */
 void serve_watched_note_free(struct serve_watched *w, int32_t seq);
 /* Has a slot that is a copy of another one know what is known of that one's tokens from a file. */
