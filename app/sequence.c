@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "app/sequence.h"
 
+#include "base/dropped.h"
 #include "base/err.h"
 #include "base/kv_types.h"
 #include "base/said.h"
@@ -250,19 +251,9 @@ void app_sequence_free(struct app_sequence *s)
     free(s);
 }
 
-/* Whether a state may have the row of a dropped entry, all of whose bits are set. */
-static bool may_have_dropped(const uint8_t *state, size_t n)
-{
-    enum { LEAST = 16 };
-    size_t run = 0;
-    for (size_t i = 0; i < n && run < LEAST; i++)
-        run = state[i] == 0xff ? run + 1 : 0;
-    return run == LEAST;
-}
-
 int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, int32_t n_past)
 {
-    if (!any_ragged(s) && may_have_dropped(state, n))
+    if (!any_ragged(s) && wnw__may_have_dropped(state, n))
         return wnw__fail(
             WNW_E_UNSUPPORTED,
             "what is stored was compressed, and these devices keep a cache of this type as libllama "

@@ -83,9 +83,11 @@ static wnw_work window_work(const struct bench_roofline *b, int32_t n)
                       .bytes = 2.0 * m->n_head_kv * m->n_embd_head * n * n_layer};
 }
 
-static int read_prompt(struct bench_roofline *b, wnw_session *s, int32_t n, struct roof_round *r)
+/* Reads n tokens after those that s has. policy: whose observations are made meanwhile; NULL = none. */
+static int read_tokens(struct bench_roofline *b, wnw_session *s, const wnw_policy *policy, int32_t n,
+                       struct roof_round *r)
 {
-    int status = bench_observe(s, b->policy);
+    int status = bench_observe(s, policy);
     if (status == WNW_OK)
         status = wnw_engine_measure(b->engine, true);
     const double start = app_now_ms();
@@ -144,26 +146,12 @@ static int decode_both_ways(struct bench_roofline *b, wnw_session *s, struct roo
     return decode(b, s, false, &r->untimed_ms);
 }
 
-/* Reads a chunk over what was kept. */
-static int read_chunk(struct bench_roofline *b, wnw_session *s, int32_t n, struct roof_round *r)
-{
-    int status = bench_observe(s, NULL);
-    if (status == WNW_OK)
-        status = wnw_engine_measure(b->engine, true);
-    const double start = app_now_ms();
-    if (status == WNW_OK)
-        status = wnw_session_prefill(s, b->base.tokens, n, NULL, NULL);
-    take_times(b, r, app_now_ms() - start);
-    r->untimed_ms = NAN;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t round)
 {
     const wnw_session_params params = bench_session_params(&b->base);
     wnw_session *full = NULL, *kept = NULL, *next = NULL;
     int status = wnw_session_new_on(&full, b->engine, &params);
-    int rc = status == WNW_OK ? read_prompt(b, full, l->n, &l->rounds[ROOF_PREFILL][round])
+    int rc = status == WNW_OK ? read_tokens(b, full, b->policy, l->n, &l->rounds[ROOF_PREFILL][round])
                               : app_fail_status(status);
     if (rc == APP_OK && (status = wnw_session_copy(&kept, full)) != WNW_OK)
         rc = app_fail_status(status);
@@ -174,7 +162,7 @@ static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t ro
     if (rc == APP_OK && (status = wnw_session_copy(&next, kept)) != WNW_OK)
         rc = app_fail_status(status);
     if (rc == APP_OK)
-        rc = read_chunk(b, next, l->n_chunk, &l->rounds[ROOF_CHUNK][round]);
+        rc = read_tokens(b, next, NULL, l->n_chunk, &l->rounds[ROOF_CHUNK][round]);
     if (rc == APP_OK)
         rc = decode_both_ways(b, kept, &l->rounds[ROOF_KEPT][round]);
     wnw_session_free(full);

@@ -113,6 +113,34 @@ def svg(height, title, subtitle, body):
             f'<text class="s" x="16" y="45">{html.escape(subtitle)}</text>\n' + "\n".join(body) + "\n</svg>\n")
 
 
+def scale(most):
+    """A round number that is not below the greatest value."""
+    step = 10 ** (len(str(int(most))) - 1)
+    return next(k * step for k in (1, 2, 3, 4, 5, 6, 8, 10) if k * step >= most)
+
+
+class Panel:
+    """One picture of a pair: values from 0 to `top_value` over tokens from 0 to `longest`."""
+    TOP, BOTTOM, SIZE = 96, 300, 330
+
+    def __init__(self, left, longest, top_value):
+        self.left, self.right, self.longest, self.top_value = left, left + self.SIZE, longest, top_value
+
+    def x(self, n):
+        return self.left + n / self.longest * (self.right - self.left)
+
+    def y(self, v):
+        return self.BOTTOM - v / self.top_value * (self.BOTTOM - self.TOP)
+
+    def axes(self, title, lengths):
+        body = [f'<text x="{self.left}" y="{self.TOP - 14}">{html.escape(title)}</text>']
+        for k in range(5):
+            v = self.top_value * k / 4
+            body.append(f'<line class="g" x1="{self.left}" y1="{self.y(v):.1f}" x2="{self.right}" y2="{self.y(v):.1f}"/>'
+                        f'<text class="s" x="{self.left - 6}" y="{self.y(v) + 4:.1f}" text-anchor="end">{v:g}</text>')
+        return body + [f'<text class="s" x="{self.x(n):.1f}" y="{self.BOTTOM + 18}" text-anchor="middle">{round(n / 1000) if n % 1024 else n // 1024}K</text>' for n in lengths]
+
+
 def signed(x):
     return f"{x:+d}" if x else "0"
 

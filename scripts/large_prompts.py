@@ -12,7 +12,7 @@ import pathlib
 import re
 import subprocess
 
-from charts import COLOURS, svg
+from charts import COLOURS, Panel, scale, svg
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD, PICTURE = ROOT / "records/speed/large-prompts.csv", ROOT / "docs/images/large-prompts.svg"
@@ -61,27 +61,16 @@ def line_through(points):
 
 def panel(left, title, top_value, lines, mark=None):
     """One picture. lines: (colour, measured points, points beyond them)."""
-    top, bottom, right = 96, 300, left + 330
-    x = lambda n: left + n / LONGEST * (right - left)
-    y = lambda v: bottom - v / top_value * (bottom - top)
-    drawn = lambda points: " ".join(f"{x(n):.1f},{y(v):.1f}" for n, v in points)
-    body = [f'<text x="{left}" y="{top - 14}">{title}</text>']
-    for k in range(5):
-        v = top_value * k / 4
-        body.append(f'<line class="g" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{left - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>')
-    body += [f'<text class="s" x="{x(n * 1024):.1f}" y="{bottom + 18}" text-anchor="middle">{n}K</text>' for n in (16, 32, 64, 96, 128)]
+    drawn = Panel(left, LONGEST, top_value)
+    through = lambda points: " ".join(f"{drawn.x(n):.1f},{drawn.y(v):.1f}" for n, v in points)
+    body = drawn.axes(title, [n * 1024 for n in (16, 32, 64, 96, 128)])
     if mark:
         value, text = mark
-        body.append(f'<line class="z" x1="{left}" y1="{y(value):.1f}" x2="{right}" y2="{y(value):.1f}"/><text class="s" x="{left + 6}" y="{y(value) - 5:.1f}">{text}</text>')
+        body.append(f'<line class="z" x1="{left}" y1="{drawn.y(value):.1f}" x2="{drawn.right}" y2="{drawn.y(value):.1f}"/><text class="s" x="{left + 6}" y="{drawn.y(value) - 5:.1f}">{text}</text>')
     for colour, measured, beyond in lines:
-        body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2.5" points="{drawn(measured)}"/>')
-        body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="3 5" points="{drawn(beyond)}"/>')
+        body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2.5" points="{through(measured)}"/>')
+        body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="3 5" points="{through(beyond)}"/>')
     return body
-
-
-def round_up(v):
-    step = 10 ** (len(str(int(v))) - 1)
-    return next(k * step for k in (1, 2, 4, 6, 8, 10) if k * step >= v)
 
 
 def draw():
@@ -96,7 +85,7 @@ def draw():
         times.append((colour, points, [(n, at_0 + slope * n) for n in (TOKENS, LONGEST)]))
         gigabytes = lambda n: WEIGHTS_GB + whole_mib * 2**20 / 1e9 / TOKENS * (min(n, n * (1 - float(removed)) + CHUNK) if float(removed) else n)
         sizes.append((colour, [(n, gigabytes(n)) for n in range(CHUNK, TOKENS + 1, CHUNK)], [(n, gigabytes(n)) for n in (TOKENS, LONGEST)]))
-    body = panel(70, "CPU seconds for 2,048 tokens more", round_up(max(v for _, _, beyond in times for _, v in beyond)), times)
+    body = panel(70, "CPU seconds for 2,048 tokens more", scale(max(v for _, _, beyond in times for _, v in beyond)), times)
     body += panel(490, "GB of weights and of keys and values", 24, sizes, (LAPTOP_GB, "a laptop's 16 GB"))
     for i, (way, colour) in enumerate(zip(WAYS, COLOURS)):
         body.append(f'<circle cx="{76 + 250 * i}" cy="344" r="5" fill="{colour}"/><text x="{88 + 250 * i}" y="348">{way}</text>')

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from charts import COLOURS, svg
+from charts import COLOURS, Panel, scale, svg
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD, PICTURE = ROOT / "records/speed/long-prompts.csv", ROOT / "docs/images/long-prompts.svg"
@@ -78,25 +78,12 @@ def measure(model, winnow, lengths):
         csv.writer(f, lineterminator="\n").writerows([["tokens", "way", *(name for name, _ in MEASURES), *MORE], *rows])
 
 
-def scale(most):
-    """A round number that is not below the greatest value."""
-    step = 10 ** (len(str(int(most))) - 1)
-    return next(k * step for k in (1, 2, 3, 4, 5, 6, 8, 10) if k * step >= most)
-
-
 def panel(left, points, of, title):
     lengths = sorted({int(row["tokens"]) for row in points})
-    top, bottom, right = 96, 300, left + 330
-    greatest = scale(max(float(row[of]) for row in points))
-    x = lambda n: left + n / lengths[-1] * (right - left)
-    y = lambda v: bottom - v / greatest * (bottom - top)
-    body = [f'<text x="{left}" y="{top - 14}">{html.escape(title)}</text>']
-    for k in range(5):
-        v = greatest * k / 4
-        body.append(f'<line class="g" x1="{left}" y1="{y(v):.1f}" x2="{right}" y2="{y(v):.1f}"/><text class="s" x="{left - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>')
-    body += [f'<text class="s" x="{x(n):.1f}" y="{bottom + 18}" text-anchor="middle">{round(n / 1000) if n % 1024 else n // 1024}K</text>' for n in lengths if n > lengths[-1] / 16]
+    drawn = Panel(left, lengths[-1], scale(max(float(row[of]) for row in points)))
+    body = drawn.axes(title, [n for n in lengths if n > lengths[-1] / 16])
     for way, colour in zip(WAYS, COLOURS):
-        line = [(x(int(row["tokens"])), y(float(row[of]))) for row in points if row["way"] == way]
+        line = [(drawn.x(int(row["tokens"])), drawn.y(float(row[of]))) for row in points if row["way"] == way]
         dash = ' stroke-dasharray="6 4"' if way == list(WAYS)[0] else ""
         body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2.5"{dash} points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b in line) + '"/>'
                     + "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in line))

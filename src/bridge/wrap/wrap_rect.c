@@ -3,6 +3,7 @@
  * A layer in libllama's own layout, as far as it is used: the first `rows` cells of its tensors, counted over all streams.
  * Bytes after them were never written and are 0. Also what layers of both forms have: their buffers.
  */
+#include "base/dropped.h"
 #include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 
@@ -191,16 +192,6 @@ int wnw__wrap_rect_read(const struct wnw__bridge_tensor *t, size_t at, size_t n,
     return WNW_OK;
 }
 
-/* Whether some bytes may have the part of a dropped entry, all of whose bits are set: parts have at least that many bytes. */
-static bool may_have_hole(const uint8_t *src, size_t n)
-{
-    enum { LEAST = 16 };
-    size_t run = 0;
-    for (size_t i = 0; i < n && run < LEAST; i++)
-        run = src[i] == 0xff ? run + 1 : 0;
-    return run == LEAST;
-}
-
 int wnw__wrap_rect_write(struct wnw__bridge_tensor *t, size_t at, size_t n, const uint8_t *src)
 {
     struct wnw__wrap_layer *w = t->layer->wrap;
@@ -214,6 +205,6 @@ int wnw__wrap_rect_write(struct wnw__bridge_tensor *t, size_t at, size_t n, cons
         return WNW_OK;
     WNW_TRY(wnw__wrap_layer_note(t->layer));
     memset(t->layer->written + at / row_bytes(t), 1, (at + n - 1) / row_bytes(t) + 1 - at / row_bytes(t));
-    w->holes = w->holes || may_have_hole(src, n);
+    w->holes = w->holes || wnw__may_have_dropped(src, n);
     return WNW_OK;
 }
