@@ -34,6 +34,7 @@ struct app_sequence {
     int32_t n_read;
     int32_t n_loaded;    /* of these, the first, which came with a state: their cells are not known */
     int32_t n_done;      /* of these, tokens that were compressed */
+    int32_t n_settled;   /* first entries of every head that a recursive policy has settled */
     bool failed;         /* cells were not told */
     uint64_t bytes_most; /* while chunks were read */
     float *logits;
@@ -286,7 +287,7 @@ int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *to
     if (rc == WNW_OK)
         rc = got == 0
                  ? wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens", (int)s->n_read)
-                 : wnw_session_take_sequence(to, state, got, tokens, s->n_read);
+                 : wnw_session_take_sequence(to, state, got, tokens, s->n_read, s->n_settled);
     free(state);
     return rc;
 }
@@ -377,15 +378,17 @@ static wnw_size size_of_rest(const wnw_size *size, int32_t n, int32_t n_prefix)
     return (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = share < 1 ? 1 - share : 0};
 }
 
+/* n_settled as in wnw_bridge_cells_of. */
 static int compress_cells(struct app_sequence *s, const int32_t *cells, int32_t n, const wnw_size *size,
-                          int32_t n_prefix)
+                          int32_t n_prefix, int32_t *n_settled)
 {
     const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
                                     .n_cells = n,
                                     .cells = cells,
                                     .policy = s->policy,
                                     .size = size->kind == WNW_SIZE_NONE ? NULL : size,
-                                    .n_prefix = n_prefix};
+                                    .n_prefix = n_prefix,
+                                    .n_settled = n_settled};
     WNW_TRY(settled(wnw_bridge_compress_cells(s->cache, &of), s->shared->devices));
     s->n_done = s->n_read;
     return WNW_OK;
@@ -395,7 +398,10 @@ static int compress_all(struct app_sequence *s, const wnw_size *size, int32_t n_
 {
     const int32_t first = n_prefix < s->n ? n_prefix : 0;
     const wnw_size rest = size_of_rest(size, s->n, first);
-    return compress_cells(s, s->cell, s->n, &rest, first);
+    int32_t n_settled = s->n_settled > first ? s->n_settled - first : 0; /* of what follows the prefix */
+    WNW_TRY(compress_cells(s, s->cell, s->n, &rest, first, &n_settled));
+    s->n_settled = n_settled > 0 ? first + n_settled : 0;
+    return WNW_OK;
 }
 
 /* Compresses what came after the last compression, as what follows the prefix. */
@@ -409,7 +415,8 @@ static int compress_new(struct app_sequence *s, const wnw_size *size, int32_t n_
         return wnw__fail(WNW_E_NOMEM, "no memory for %d cells", (int)n);
     memcpy(cells, s->cell, (size_t)n_prefix * sizeof *cells);
     memcpy(cells + n_prefix, s->cell + s->n_done, (size_t)(s->n - s->n_done) * sizeof *cells);
-    const int rc = compress_cells(s, cells, n, size, n_prefix); /* a ratio is of what follows the prefix */
+    const int rc =
+        compress_cells(s, cells, n, size, n_prefix, NULL); /* a ratio is of what follows the prefix */
     free(cells);
     return rc;
 }
@@ -501,6 +508,7 @@ int app_sequence_rewind(struct app_sequence *s, int32_t n)
     s->n = s->n < left ? s->n : left;
     s->n_read = n;
     s->n_done = n > 0 ? s->n_done : 0;
+    s->n_settled = n > 0 ? s->n_settled : 0;
     s->failed = s->failed && n > 0;
     s->has_logits = false;
     return rc;

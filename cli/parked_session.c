@@ -130,12 +130,14 @@ int cli_parked_store(wnw_stored **st, const struct cli_parked *p, const wnw_sess
 static int take_sequence(wnw_session **s, const struct cli_parked *p, const wnw_session_params *how,
                          const wnw_run *run, const struct serve_slot_read *read)
 {
+    /* The server counts what follows the header, which is whole. */
+    const int32_t n_settled = read->file.n_settled > 0 ? read->file.by.n_protected + read->file.n_settled : 0;
     int status = wnw_session_new(s, p->model, how);
     if (status == WNW_OK && run)
         status = wnw_session_begin(*s, run);
     if (status == WNW_OK)
         status = wnw_session_take_sequence(*s, read->state, read->file.state_bytes, tokens_of(read),
-                                           read->file.n_sequence);
+                                           read->file.n_sequence, n_settled);
     if (status == WNW_E_UNSUPPORTED || status == WNW_E_FORMAT || status == WNW_E_FULL)
         return app_fail(APP_BAD_INPUT, "what is parked is no session here: %s", wnw_last_error());
     return status_code(status);

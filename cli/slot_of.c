@@ -31,6 +31,7 @@ int cli_slot_make(struct cli_slot *slot, const wnw_stored *st, const char *path)
     const bool whole = info.n_entries == (int64_t)info.n_tokens * info.n_layer * info.n_head_kv ||
                        !info.policy || strncmp(info.policy, "full+", 5) == 0;
     file->compressed = !whole;
+    file->n_settled = info.n_settled;
     strcpy(file->by.recipe, file->compressed ? info.policy : "full");
     file->by.size = file->compressed ? info.size : (wnw_size){0};
     file->by.n_protected = info.n_prefix;

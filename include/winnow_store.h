@@ -88,6 +88,8 @@ typedef struct wnw_stored_info {
     uint64_t bytes_file;
     bool pieces;      /* as in wnw_store_params */
     int32_t n_prefix; /* first tokens, which the template wrote */
+    /* Entries after those of the n_prefix tokens that a recursive policy, such as lagkv, has settled in every head; 0: none. */
+    int32_t n_settled;
 } wnw_stored_info;
 
 WNW_DEFAULT(wnw_stored_info, wnw_stored_info_default)
@@ -149,10 +151,11 @@ WNW_API int wnw_stored_sequence(const wnw_stored *st, uint8_t **bytes, size_t *n
 /* The other way: fills a session that has read nothing with the state of a sequence of libllama. It is one that llama_state_seq_get_data has
  * written, of the libllama that winnow is built for; tokens[n_tokens] are all that the sequence has read. Entries whose bits are all set are dropped; where none is, the session can be rewound. It is then as if it had read
  * the tokens, without logits and observations; its rules (wnw_session_begin) count them as a prompt that was compressed. The session's cache
- * must have the type of libllama's. E_ARG: the session has read something. E_FORMAT: no state of such a sequence of this model. E_UNSUPPORTED: a
+ * must have the type of libllama's. n_settled: first entries of every head that a recursive policy, such as lagkv, has settled, so that it leaves
+ * them as they are; 0: none, or it is not known. E_ARG: the session has read something, or n_settled is negative. E_FORMAT: no state of such a sequence of this model. E_UNSUPPORTED: a
  * tail, another rotation, or recurrent layers. E_FULL, E_NOMEM. After a failure the session can only be reset or freed. */
 WNW_API int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, const int32_t *tokens,
-                                      int32_t n_tokens);
+                                      int32_t n_tokens, int32_t n_settled);
 
 /* Adds tokens from .. from + n - 1 of a stored session to the end of a session: what the file has kept of them, at the positions that follow, to which
  * keys are turned. Tokens that the session reads afterwards attend to them. What was added was computed without the tokens before it, so that the

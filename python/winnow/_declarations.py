@@ -1028,6 +1028,7 @@ wnw_stored_info._fields_ = [
     ("bytes_file", c_uint64),
     ("pieces", c_bool),
     ("n_prefix", c_int32),
+    ("n_settled", c_int32),
 ]
 
 wnw_stored_session_params._fields_ = [
@@ -1564,7 +1565,7 @@ FUNCTIONS = {
     "wnw_session_reset": (c_int, [POINTER(wnw_session)]),
     "wnw_session_rewind": (c_int, [POINTER(wnw_session), c_int32]),
     "wnw_session_store": (c_int, [POINTER(wnw_session), c_char_p, POINTER(wnw_store_params)]),
-    "wnw_session_take_sequence": (c_int, [POINTER(wnw_session), POINTER(c_uint8), c_size_t, POINTER(c_int32), c_int32]),
+    "wnw_session_take_sequence": (c_int, [POINTER(wnw_session), POINTER(c_uint8), c_size_t, POINTER(c_int32), c_int32, c_int32]),
     "wnw_session_watch": (c_int, [POINTER(wnw_session), c_bool]),
     "wnw_set_log": (None, [CFUNCTYPE(None, c_int, POINTER(c_char), c_void_p), c_void_p]),
     "wnw_store_add": (c_int, [POINTER(wnw_store), POINTER(wnw_store_key), POINTER(wnw_session), POINTER(wnw_store_params)]),

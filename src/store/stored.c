@@ -5,6 +5,23 @@
 
 #include <string.h>
 
+/* The most entries after the header that every head of every layer has settled, but for layers that a policy left out. */
+static int32_t count_settled(const wnw_stored *st)
+{
+    int32_t least = INT32_MAX;
+    for (int32_t il = 0; il < st->meta.n_layer; il++) {
+        const int32_t settled = wnw__wkv_counts(st, il).n_settled;
+        for (int32_t ih = 0; settled > 0 && ih < st->meta.n_head_kv; ih++) {
+            const int32_t *pos, n = wnw_stored_head(st, il, ih, &pos);
+            int32_t n_header = 0;
+            while (n_header < n && pos[n_header] < st->meta.state.n_prefix)
+                n_header++;
+            least = settled - n_header < least ? settled - n_header : least;
+        }
+    }
+    return least == INT32_MAX || least < 0 ? 0 : least;
+}
+
 int wnw_stored_get_info(const wnw_stored *st, wnw_stored_info *out)
 {
     wnw_stored_info info = wnw_stored_info_default();
@@ -35,6 +52,7 @@ int wnw_stored_get_info(const wnw_stored *st, wnw_stored_info *out)
     info.bytes_file = st->n_bytes;
     info.pieces = m->pieces;
     info.n_prefix = m->state.n_prefix;
+    info.n_settled = count_settled(st);
     for (int32_t il = 0; il < m->n_layer; il++) {
         const struct wnw__stored_counts n = wnw__wkv_counts(st, il);
         for (int32_t ih = 0; ih < m->n_head_kv; ih++) {
@@ -121,8 +139,8 @@ int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
         return wnw__fail(WNW_E_RANGE, "room for %d tokens; give at least 0", (int)own.room);
     WNW_TRY(wnw__wkv_unchanged(st));
     WNW_TRY(wnw_stored_check_model(st, wnw__engine_model(e)));
-    const wnw_session_params how = {WNW_INIT(wnw_session_params), .n_ctx = own.n_ctx,
-                                    .kv_type = st->meta.kv_type, .kv_tail = st->meta.kv_tail,
+    const wnw_session_params how = {WNW_INIT(wnw_session_params),          .n_ctx = own.n_ctx,
+                                    .kv_type = st->meta.kv_type,           .kv_tail = st->meta.kv_tail,
                                     .kv_unrotated = st->meta.k_block == 0, .progress = own.progress,
                                     .progress_user = own.progress_user};
     wnw_session *s;

@@ -356,6 +356,17 @@ static int fill_layers(struct wnw__bytes *r, struct wnw__cache *own, int32_t n_t
     return rc;
 }
 
+/* Notes that the first n entries of every head are settled, or as many as there are. Layers with a sliding window are in no plan. */
+static void settle(struct wnw__cache *c, int32_t n)
+{
+    for (int32_t il = 0; il < c->n_layer; il++) {
+        struct wnw__kv_layer *l = &c->layers[il];
+        l->n_settled = l->n_swa > 0 ? 0 : n;
+        for (int32_t ih = 0; ih < c->n_head_kv; ih++)
+            l->n_settled = l->n_settled < l->len[ih] ? l->n_settled : l->len[ih];
+    }
+}
+
 /* Whether every head has an entry of each token, but for those that have left a sliding window. */
 static bool has_all(const struct wnw__cache *c, int32_t n_tokens)
 {
@@ -386,11 +397,13 @@ static int check_session(const wnw_session *s)
 }
 
 int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, const int32_t *tokens,
-                              int32_t n_tokens)
+                              int32_t n_tokens, int32_t n_settled)
 {
     WNW_REQUIRE(s);
     WNW_REQUIRE(state);
     WNW_REQUIRE(tokens);
+    if (n_settled < 0)
+        return wnw__fail(WNW_E_ARG, "%d entries cannot be settled: it is 0 or more", (int)n_settled);
     struct wnw__bytes r = wnw__bytes_of(state, n);
     bool slides = false;
     WNW_TRY(check_version());
@@ -405,6 +418,7 @@ int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, co
     if (slides)
         WNW_TRY(fill_layers(&r, &s->cache, n_tokens, true));
     WNW_TRY(wnw__session_take(s, tokens, n_tokens));
+    settle(&s->cache, n_settled);
     if (has_all(&s->cache, n_tokens)) /* nothing was dropped that going back would miss */
         s->n_fixed = 0;
     return WNW_OK;

@@ -179,11 +179,12 @@ static void stored_sessions(void **state)
     assert_null_refused(wnw_stored_sequence(st, &sequence, NULL));
     assert_ok(wnw_stored_sequence(st, &sequence, &n_sequence));
     wnw_session *empty = session_of(fx);
-    assert_null_refused(wnw_session_take_sequence(NULL, sequence, n_sequence, fx->tokens, N_TOKENS));
-    assert_null_refused(wnw_session_take_sequence(empty, NULL, n_sequence, fx->tokens, N_TOKENS));
-    assert_null_refused(wnw_session_take_sequence(empty, sequence, n_sequence, NULL, N_TOKENS));
-    assert_error(wnw_session_take_sequence(s, sequence, n_sequence, fx->tokens, N_TOKENS), WNW_E_ARG);
-    assert_error(wnw_session_take_sequence(empty, sequence, n_sequence / 2, fx->tokens, N_TOKENS),
+    assert_null_refused(wnw_session_take_sequence(NULL, sequence, n_sequence, fx->tokens, N_TOKENS, 0));
+    assert_null_refused(wnw_session_take_sequence(empty, NULL, n_sequence, fx->tokens, N_TOKENS, 0));
+    assert_null_refused(wnw_session_take_sequence(empty, sequence, n_sequence, NULL, N_TOKENS, 0));
+    assert_error(wnw_session_take_sequence(s, sequence, n_sequence, fx->tokens, N_TOKENS, 0), WNW_E_ARG);
+    assert_error(wnw_session_take_sequence(empty, sequence, n_sequence, fx->tokens, N_TOKENS, -1), WNW_E_ARG);
+    assert_error(wnw_session_take_sequence(empty, sequence, n_sequence / 2, fx->tokens, N_TOKENS, 0),
                  WNW_E_FORMAT);
     assert_null_refused(wnw_session_append(NULL, st, 0, 1));
     assert_null_refused(wnw_session_append(empty, NULL, 0, 1));

@@ -239,15 +239,15 @@ static void test_back(void **state)
     assert_ok(wnw_engine_new(&e, m, NULL));
     assert_ok(wnw_stored_session(&stored, st, e, NULL));
     wnw_session *s = test_session_new(m, &row->how);
-    assert_ok(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT));
+    assert_ok(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT, 0));
     assert_int_equal(wnw_session_n_past(s), N_PROMPT);
     assert_null(wnw_session_logits(s));
-    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT), WNW_E_ARG);
+    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT, 0), WNW_E_ARG);
     check_same(stored, s, m, t.n_vocab);
     wnw_session_free(s);
     /* Only where nothing was dropped it is known what there was before. */
     s = test_session_new(m, &row->how);
-    assert_ok(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT));
+    assert_ok(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT, 0));
     if (strcmp(row->recipe, "full") == 0)
         assert_ok(wnw_session_rewind(s, N_PROMPT / 2));
     else
@@ -279,18 +279,18 @@ static void test_bad_states(void **state)
         uint8_t *copy = malloc(cut + 1); /* so that a read past its end is found */
         assert_non_null(copy);
         memcpy(copy, bytes, cut);
-        assert_error(wnw_session_take_sequence(s, copy, cut, tokens, N_PROMPT), WNW_E_FORMAT);
+        assert_error(wnw_session_take_sequence(s, copy, cut, tokens, N_PROMPT, 0), WNW_E_FORMAT);
         assert_int_equal(wnw_session_n_past(s), 0);
         assert_ok(wnw_session_reset(s));
         free(copy);
     }
-    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT - 1), WNW_E_FORMAT);
-    assert_error(wnw_session_take_sequence(f32, bytes, n, tokens, N_PROMPT), WNW_E_FORMAT);
+    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT - 1, 0), WNW_E_FORMAT);
+    assert_error(wnw_session_take_sequence(f32, bytes, n, tokens, N_PROMPT, 0), WNW_E_FORMAT);
     assert_says("of another type");
     bytes[12] = 0xff; /* of the first token's position */
-    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT), WNW_E_FORMAT);
+    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT, 0), WNW_E_FORMAT);
     bytes[0]++;
-    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT), WNW_E_FORMAT);
+    assert_error(wnw_session_take_sequence(s, bytes, n, tokens, N_PROMPT, 0), WNW_E_FORMAT);
     assert_ok(wnw_session_reset(s));
     assert_ok(wnw_session_prefill(s, tokens, N_PROMPT, NULL, NULL));
     wnw_free(bytes);

@@ -67,8 +67,8 @@ def one_line(done, part, code=2):
 
 
 # ---- There and back ----
-for policy in (("--policy", "full"), ("--ratio", "0.5")):
-    state = f"{work.name}/state{policy[1]}"
+for policy in (("--policy", "full"), ("--ratio", "0.5"), ("--policy", "lagkv:lag=32,sink=4")):
+    state = f"{work.name}/state{len(policy)}{policy[1]}"
     talk = [user(TEXT + "Which color has the harbor?")]
     with Server(command(state, *policy)) as s:
         talk += [says(ask(s, talk)[0]), user("And which color has the tower?")]
@@ -89,6 +89,11 @@ for policy in (("--policy", "full"), ("--ratio", "0.5")):
         _, timings = ask(s, talk)
         # Only the last turn is new. What is parked has the last token of an answer that its limit ended, which may be the break of a line that is left out here.
         check(f"{policy}: the server goes on from the terminal", timings["cache_n"] >= n_parked - 1 and timings["prompt_n"] < 30, timings, n_parked)
+        held = s.ask("/winnow/kv").json["slots"][0]
+    if "lagkv" in policy[1]:
+        # Of each block that another one follows a half stays. What was judged here or there is not judged again.
+        n_blocks = (held["tokens"] - held["protected"] - 4) // 32 - 1
+        check(f"{policy}: blocks are judged once", 0 < held["tokens"] - held["entries"] <= 16 * n_blocks, held)
 
 # A vocabulary that puts a blank before a text and after special tokens.
 blank = f"{TINY}/chat/llama2.gguf"
