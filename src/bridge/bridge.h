@@ -54,6 +54,8 @@ struct wnw__bridge_products {
         bool observed, unfused;
     } planned;
     bool unfused; /* for tests: every node is computed by itself */
+    /* a layout of ggml's in which weights are multiplied with many tokens; NULL: none */
+    ggml_backend_buffer_type_t by_eight;
 };
 
 /* ---- The graph that ran last (graph/again.c) ---- */

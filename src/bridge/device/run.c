@@ -255,6 +255,7 @@ ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
     if (!own && wnw__bridge_watch_set_from_environment(&b->watch) != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
     b->ggml_products = wnw__bridge_products_off();
+    b->products.by_eight = wnw__bridge_by_eight();
     *backend = (struct ggml_backend){.guid = guid(),
                                      .iface = {.get_name = get_name,
                                                .free = free_backend,

@@ -100,7 +100,7 @@ static void count_reader(struct wnw__bridge_backend *b, const struct ggml_tensor
 /* Counts a node among the readers of what it reads. */
 static void count_reads(struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    const bool is_product = wnw__bridge_takes_product(node);
+    const bool is_product = wnw__bridge_takes_product(&b->products, node);
     if (node->view_src)
         count_reader(b, node->view_src, false);
     for (int i = 0; i < GGML_MAX_SRC; i++)
@@ -141,12 +141,12 @@ static bool is_alone(void)
 }
 
 /* The first product before node i that has the same operand and may be computed together with it; i: there is none. */
-static int first_with(struct ggml_cgraph *graph, int i)
+static int first_with(const struct wnw__bridge_products *p, struct ggml_cgraph *graph, int i)
 {
     const struct ggml_tensor *node = ggml_graph_node(graph, i), *x = node->src[1];
     int first = i;
     for (int j = i - 1; x->ne[1] == 1 && j >= 0 && j >= i - WINDOW; j--)
-        if (ggml_graph_node(graph, j)->src[1] == x && wnw__bridge_takes_product(ggml_graph_node(graph, j)))
+        if (ggml_graph_node(graph, j)->src[1] == x && wnw__bridge_takes_product(p, ggml_graph_node(graph, j)))
             first = j;
     return first;
 }
@@ -163,7 +163,7 @@ static void keep_for(const struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         if (x.kind == WNW_OPERAND_SWIGLU)
             params->add_alloc_dep(params->user_data, x.b, node);
     }
-    for (int j = first_with(graph, i); j < i; j++)
+    for (int j = first_with(&b->products, graph, i); j < i; j++)
         if (!wnw__bridge_is_view(ggml_graph_node(graph, j)))
             params->add_alloc_dep(params->user_data, ggml_graph_node(graph, j), node);
 }
@@ -218,7 +218,7 @@ void wnw__bridge_fuse_note(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         const int32_t kind = note_of(b, node).kind;
         if ((kind == NORMED || kind == GATED) && !is_settled(b, node))
             set_note(b, node, NO_NOTE, 0);
-        if (wnw__bridge_takes_product(node))
+        if (wnw__bridge_takes_product(&b->products, node))
             keep_for(b, graph, i, params);
     }
 }
@@ -314,7 +314,7 @@ static bool is_of_group(const struct wnw__bridge_group *g, int i)
  * what was earlier. */
 static bool is_foreign_product(const struct part *p, const struct wnw__bridge_group *g, int i)
 {
-    return !is_of_group(g, i) && wnw__bridge_takes_product(ggml_graph_node(p->graph, i));
+    return !is_of_group(g, i) && wnw__bridge_takes_product(&p->b->products, ggml_graph_node(p->graph, i));
 }
 
 /* Whether what node `first` reads of a tensor is there until the last product of the group has run, if neither that node nor
@@ -535,7 +535,7 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
         part.step[i - from].kind = WNW_BRIDGE_AS_IT_IS;
         if (kind == NORMED || kind == GATED)
             new_group(&part, node, i);
-        if (b->ggml_products || !wnw__bridge_takes_product(node))
+        if (b->ggml_products || !wnw__bridge_takes_product(&b->products, node))
             continue;
         if (wnw__bridge_products_reserve(&b->products, b->n_threads, node) != WNW_OK)
             return -1;
