@@ -511,10 +511,11 @@ static struct wnw__bridge_planned settings_of(const struct wnw__bridge_backend *
                                         .unfused = b->products.unfused};
 }
 
-static bool is_planned(const struct wnw__bridge_planned *was, const struct wnw__bridge_planned *now)
+bool wnw__bridge_fuse_is_planned(const struct wnw__bridge_backend *b, int from, int to)
 {
-    return was->valid && was->from == now->from && was->to == now->to && was->n_threads == now->n_threads &&
-           was->observed == now->observed && was->unfused == now->unfused;
+    const struct wnw__bridge_planned *was = &b->products.planned, now = settings_of(b, from, to);
+    return was->valid && was->from == now.from && was->to == now.to && was->n_threads == now.n_threads &&
+           was->observed == now.observed && was->unfused == now.unfused;
 }
 
 int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
@@ -522,7 +523,7 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
     struct part part = {.b = b, .graph = graph, .from = from, .to = to};
     struct wnw__bridge_planned plan = settings_of(b, from, to);
     int n_product = 0;
-    if (is_planned(&b->products.planned, &plan))
+    if (wnw__bridge_fuse_is_planned(b, from, to))
         return b->products.planned.n_product;
     b->products.planned.valid = false;
     if (need_steps(&b->products, 2 * (to - from)) != WNW_OK)

@@ -40,6 +40,8 @@ void wnw__bridge_fuse_note(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
                            const struct ggml_backend_graph_optimize_params *params);
 /* Counts the readers of noted nodes in a graph that is about to run and is not the last one. */
 void wnw__bridge_fuse_recount(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
+/* Whether wnw__bridge_fuse_plan would find what it found last. */
+bool wnw__bridge_fuse_is_planned(const struct wnw__bridge_backend *b, int from, int to);
 /* Makes scratch for the products among the nodes from .. to-1 and sets b->products.steps[to - from]. Returns the number of
  * products; -1: no memory. It does nothing if this was made since readers were counted. */
 int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to);
