@@ -4,10 +4,10 @@
  * matrix products want (about 1.3x in prefill). The copy lives in anonymous memory, so the pages of the
  * mapping that it was made from are given back.
  */
+#include "model/model_repack.h"
 #include "base/memory.h"
 #include "model/model.h"
 #include "model/model_impl.h"
-#include "model/model_repack.h"
 
 #include <stdlib.h>
 #include <string.h>
