@@ -510,12 +510,17 @@ static int32_t queries(const struct wnw__cells_op *op)
     return op->n_row * (op->n_head / op->n_head_kv);
 }
 
+bool wnw__cells_is_few(const struct wnw__cells_op *op)
+{
+    return queries(op) <= FEW;
+}
+
 /* The scratch of a thread at the beginning of its work on an operation. */
 static struct work begin_work(const struct wnw__cells_shared *sh, const struct wnw__cells_op *op, int ith)
 {
     struct work w = work_at(sh, ith);
     const int32_t n = op->n_stream * op->n_row;
-    if (!op->mask || queries(op) > FEW)
+    if (!op->mask || !wnw__cells_is_few(op))
         return w;
     w.open = sh->open + (size_t)ith * (size_t)sh->cap_open;
     for (int32_t i = 0; i < n; i++)
@@ -529,7 +534,11 @@ static void run_piece(struct job *job, int32_t piece)
     const int32_t size = cut(job->n, &n_piece), ld = job->ld;
     if (piece >= n_piece)
         return;
-    stream(job, piece * size, (piece + 1) * size < job->n ? (piece + 1) * size : job->n);
+    const int32_t from = piece * size, to = from + size < job->n ? from + size : job->n;
+    if (job->op->write)
+        job->op->write(job->op, (job->op->first_stream + job->stream) * job->op->n_head_kv + job->ih, from,
+                       to);
+    stream(job, from, to);
     float *partial = partial_at(job, piece);
     for (int32_t i = 0; i < job->n_query; i++, partial += ld + 2) {
         memcpy(partial, job->w.o + (int64_t)i * ld, (size_t)ld * sizeof *partial);
@@ -579,7 +588,7 @@ static void leave(struct wnw__cells_shared *sh, int nth)
 void wnw__cells_run(struct wnw__cells_shared *sh, const struct wnw__cells_op *op, int ith, int nth)
 {
     const int32_t n_head = op->n_stream * op->n_head_kv, n_query = queries(op);
-    const bool few = n_query <= FEW;
+    const bool few = wnw__cells_is_few(op);
     const int32_t n_run = (n_query + ROWS - 1) / ROWS, pieces = few ? most_pieces(op) : 0;
     const int32_t n_unit = n_head * (few ? pieces : n_run);
     const bool works = ith < sh->n_threads;
@@ -767,7 +776,7 @@ int wnw__cells_reserve(struct wnw__cells_shared *sh, const struct wnw__cells_op 
     WNW_TRY(reserve_work(sh, op->d_k, ld));
     if (op->columns)
         WNW_TRY(reserve_softmax(sh, op));
-    if (queries(op) > FEW)
+    if (!wnw__cells_is_few(op))
         return WNW_OK;
     WNW_TRY(reserve_done(sh, n_head));
     WNW_TRY(reserve_open(sh, op->n_stream * op->n_row));

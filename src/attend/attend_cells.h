@@ -40,6 +40,11 @@ struct wnw__cells_op {
     char *out; /* float32 */
     size_t out_head, out_row, out_stream;
     bool columns; /* leaves every row's softmax for wnw__cells_columns_run */
+
+    /* Writes keys and values of those entries from .. to-1 of a head of the cache that are there without them, before they
+     * are read. Only where queries are few (wnw__cells_is_few). NULL: all are written. */
+    void (*write)(const struct wnw__cells_op *op, int32_t head, int32_t from, int32_t to);
+    const void *written_from; /* for `write` */
 };
 
 /* Scratch memory, which operations share because they run one after the other. */
@@ -49,6 +54,9 @@ void wnw__cells_shared_free(struct wnw__cells_shared *sh);
 
 /* Whether keys or values of this type can be read. */
 bool wnw__cells_takes(enum ggml_type type);
+/* Whether an operation has so few queries that the entries of a head are shared out between threads. Then each of them is a
+ * single thread's, who may write it first. */
+bool wnw__cells_is_few(const struct wnw__cells_op *op);
 /* Makes scratch for the operation with the entries that its cache has. To be called before it runs, by one thread. */
 int wnw__cells_reserve(struct wnw__cells_shared *sh, const struct wnw__cells_op *op);
 /* The work of thread ith of nth. Every one of them must call it; those after the n_threads of the scratch get no work. */

@@ -54,6 +54,8 @@ struct wnw__bridge_products {
         bool observed, unfused;
     } planned;
     bool unfused; /* for tests: every node is computed by itself */
+    /* a layout of ggml's in which weights are multiplied with many tokens; NULL: none */
+    ggml_backend_buffer_type_t by_eight;
 };
 
 /* ---- The graph that ran last (graph/again.c) ---- */
@@ -176,8 +178,13 @@ struct wnw__bridge_backend {
     int32_t *skipped, n_skipped, cap_skipped;
     int32_t *index; /* [cap_index] cells of the current rows */
     int32_t cap_index;
-    uint8_t *room; /* memory of the graph that runs */
+    uint8_t *room; /* memory of the following */
     size_t room_bytes;
+    /* The nodes that run in place of those of a graph, or a part of it. They are kept for when it runs again. */
+    struct wnw__bridge_running {
+        struct ggml_context *ctx; /* NULL: there are none */
+        struct ggml_cgraph *nodes;
+    } running;
 };
 
 /* The device WINNOW (device/device.c). */

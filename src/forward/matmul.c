@@ -82,6 +82,12 @@ bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok, bool repacked
            wnw__matmul_at(1) != NULL;
 }
 
+bool wnw__matmul_takes_by_eight(const struct ggml_tensor *w, int64_t n_tok)
+{
+    return w->type == GGML_TYPE_Q4_K && n_tok >= WNW_MANY && w->ne[0] % WNW_CHUNK == 0 &&
+           w->ne[1] % WNW_EIGHT == 0 && wnw__matmul_at(1) != NULL;
+}
+
 static const float *row_of(const struct ggml_tensor *x, int32_t t)
 {
     return (const float *)(const void *)((const char *)x->data + (size_t)t * x->nb[1]);
@@ -133,6 +139,7 @@ static int n_sources(enum wnw__operand_kind kind)
 enum results {
     TOGETHER, /* one after the other in each row of the node */
     APART,    /* each in a tensor of its own, which follows its weight among the sources */
+    BY_EIGHT, /* the same, and rows of the weights lie by eight */
 };
 
 /* A thread begins with its own share of each product, whose rows lie one after the other as its prefetching expects, and then
@@ -149,7 +156,8 @@ static void matmul_node(enum wnw__operand_kind kind, enum results results, struc
                                   .n_tok = (int32_t)dst->ne[1],
                                   .act = kind == WNW_OPERAND_READY ? dst->src[0]->data : lane->act,
                                   .y = dst->data,
-                                  .ld = dst->ne[0]};
+                                  .ld = dst->ne[0],
+                                  .by_eight = results == BY_EIGHT};
         if (kind != WNW_OPERAND_READY)
             convert(p, kind, dst, 0, 1, lane->row, lane->act);
         for (int k = 0; k < WNW_MATMUL_TOGETHER && *w; k++, w++, job.y += job.n_row) {
@@ -158,7 +166,7 @@ static void matmul_node(enum wnw__operand_kind kind, enum results results, struc
             job.stride = (*w)->nb[1];
             job.n_row = (int32_t)(*w)->ne[1];
             job.k = (int32_t)(*w)->ne[0];
-            if (results == APART) {
+            if (results != TOGETHER) {
                 w++;
                 job.y = (*w)->data;
                 job.ld = job.n_row;
@@ -197,6 +205,7 @@ MATMUL(plain_apart, WNW_OPERAND_PLAIN, APART)
 MATMUL(rms_norm_apart, WNW_OPERAND_RMS_NORM, APART)
 MATMUL(swiglu_apart, WNW_OPERAND_SWIGLU, APART)
 MATMUL(ready_apart, WNW_OPERAND_READY, APART)
+MATMUL(ready_by_eight, WNW_OPERAND_READY, BY_EIGHT)
 
 struct wnw__operand wnw__matmul_input(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
                                       const struct wnw__operand *x)
@@ -240,4 +249,13 @@ struct ggml_tensor *wnw__matmul_node_apart(struct wnw__matmul_scratch *p, struct
     }
     return ggml_custom_4d(ctx, GGML_TYPE_F32, w[0]->ne[1], input->a->ne[1], 1, 1, args, n_arg + 2 * n_w,
                           fn[input->kind], GGML_N_TASKS_MAX, p);
+}
+
+struct ggml_tensor *wnw__matmul_node_by_eight(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
+                                              struct ggml_tensor *w, struct ggml_tensor *y,
+                                              const struct wnw__operand *input)
+{
+    struct ggml_tensor *args[] = {input->a, w, y};
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, w->ne[1], input->a->ne[1], 1, 1, args, 3, matmul_ready_by_eight,
+                          GGML_N_TASKS_MAX, p);
 }

@@ -18,6 +18,8 @@ void wnw__matmul_free(struct wnw__matmul_scratch *p);
 /* Whether our kernels compute products of a weight of this type and shape with n_tok tokens. ggml has a copy of the
  * weight in its own layout if it is `repacked`. */
 bool wnw__matmul_takes(const struct ggml_tensor *w, int64_t n_tok, bool repacked);
+/* The same of a weight that is there in ggml's layout alone, eight rows by eight (kernel/matmul_by_eight.c). */
+bool wnw__matmul_takes_by_eight(const struct ggml_tensor *w, int64_t n_tok);
 
 /* The most weights of one node. */
 enum { WNW_MATMUL_TOGETHER = 3 };
@@ -49,5 +51,9 @@ struct ggml_tensor *wnw__matmul_node(struct wnw__matmul_scratch *p, struct ggml_
 struct ggml_tensor *wnw__matmul_node_apart(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
                                            struct ggml_tensor *const *w, struct ggml_tensor *const *y,
                                            int n_w, const struct wnw__operand *input);
+/* The same of one weight whose rows lie by eight, with more than one token. */
+struct ggml_tensor *wnw__matmul_node_by_eight(struct wnw__matmul_scratch *p, struct ggml_context *ctx,
+                                              struct ggml_tensor *w, struct ggml_tensor *y,
+                                              const struct wnw__operand *input);
 
 #endif

@@ -23,9 +23,6 @@ const struct wnw__matmul_kernel *wnw__matmul_at(int i)
     return i >= 0 && i < n ? usable[i] : NULL;
 }
 
-/* The number of tokens from which on strips are faster: they cost more to make and less to multiply. */
-enum { STRIP_TOKENS = 12 };
-
 /* Rows of a piece for fewer tokens. */
 enum { FEW_PIECE = 4 * WNW_FEW };
 
@@ -40,31 +37,65 @@ static int32_t columns_of(const struct wnw__matmul *p, int32_t c)
     return p->k - c < WNW_CHUNK ? p->k - c : WNW_CHUNK;
 }
 
-/* What is multiplied after the current chunk: rows of `bytes` bytes. */
+/* Bytes of a chunk of a row. */
+static size_t chunk_bytes(const struct wnw__matmul *p)
+{
+    return (size_t)WNW_CHUNK / (size_t)p->type->k_unit * p->type->unit_bytes;
+}
+
+/* Where the chunk from column c on of a row is, which may be after the last one. */
+static uintptr_t chunk_at(const struct wnw__matmul *p, int32_t r, int32_t c)
+{
+    const uintptr_t rows = (uintptr_t)p->rows;
+    const size_t chunk = (size_t)(c / WNW_CHUNK);
+    if (!p->by_eight)
+        return rows + (size_t)r * p->stride + chunk * chunk_bytes(p);
+    return rows + (size_t)(r - r % WNW_EIGHT) * p->stride +
+           (chunk * WNW_EIGHT + (size_t)(r % WNW_EIGHT)) * WNW_EIGHT_UNIT;
+}
+
+/* What is multiplied after the current chunk: 64 rows of `bytes` bytes, from column c on. */
 struct ahead {
-    const uint8_t *rows;
-    size_t stride, bytes;
+    int32_t first, c;
+    size_t bytes;
 };
 
 /* The next chunk of the strip, or the first one of the next strip. */
 static struct ahead after(const struct wnw__matmul *p, int32_t first, int32_t c)
 {
     const bool last = p->k - c <= WNW_CHUNK;
-    const size_t chunk = (size_t)WNW_CHUNK / (size_t)p->type->k_unit * p->type->unit_bytes;
-    const size_t at = last ? 0 : (size_t)(c / WNW_CHUNK + 1) * chunk, left = p->stride - at;
-    return (struct ahead){.rows = p->rows + (size_t)(last ? first + WNW_STRIP : first) * p->stride + at,
-                          .stride = p->stride,
+    const size_t chunk = chunk_bytes(p), left = p->stride - (last ? 0 : (size_t)(c / WNW_CHUNK + 1) * chunk);
+    return (struct ahead){.first = last ? first + WNW_STRIP : first,
+                          .c = last ? 0 : c + WNW_CHUNK,
                           .bytes = chunk < left ? chunk : left};
 }
 
 /* Asks for part i of n of it. Rows after the last one are asked for in vain. */
-static void ask_for(const struct ahead *a, int32_t i, int32_t n)
+static void ask_for(const struct wnw__matmul *p, const struct ahead *a, int32_t i, int32_t n)
 {
     for (int32_t r = WNW_STRIP * i / n; r < WNW_STRIP * (i + 1) / n; r++) {
-        const uintptr_t row = (uintptr_t)a->rows + (size_t)r * a->stride;
+        const uintptr_t row = chunk_at(p, a->first + r, a->c);
         for (size_t at = 0; at < a->bytes + 63; at += 64)
             __builtin_prefetch((const void *)(row + (at < a->bytes ? at : a->bytes - 1)), 0, 2);
     }
+}
+
+/* Rows of the file from which a form is made, and the column of its first one. */
+struct source {
+    const uint8_t *rows;
+    size_t stride;
+    int32_t from;
+};
+
+/* The chunk from column c on of n rows. */
+static struct source source_of(const struct wnw__matmul *p, int32_t first, int32_t n, int32_t c,
+                               struct wnw__matmul_work *w)
+{
+    if (!p->by_eight)
+        return (struct source){p->rows + (size_t)first * p->stride, p->stride, c};
+    for (int32_t r = 0; r < n; r += WNW_EIGHT)
+        wnw__rows_of_eight((const uint8_t *)chunk_at(p, first + r, c), w->plain + r);
+    return (struct source){w->plain[0], WNW_EIGHT_UNIT, 0};
 }
 
 /* Rows first .. first + 63 for the tokens from .. from + n - 1, n at most WNW_TOKENS. While tokens are multiplied with a chunk,
@@ -77,11 +108,12 @@ static void full_strip(const struct wnw__matmul *p, int32_t first, int32_t from,
         const bool last = p->k - c <= WNW_CHUNK;
         const struct wnw__act *act = p->act + (int64_t)(c / WNW_CHUNK) * p->n_tok + from;
         const struct ahead ahead = after(p, first, c);
-        p->kernel->unpack[p->type->id].to_strip(p->rows + (size_t)first * p->stride, p->stride, WNW_STRIP, c,
-                                                columns_of(p, c), &w->strip);
+        const struct source s = source_of(p, first, WNW_STRIP, c, w);
+        p->kernel->unpack[p->type->id].to_strip(s.rows, s.stride, WNW_STRIP, s.from, columns_of(p, c),
+                                                &w->strip);
         for (int32_t t = 0, i = 0; t < n; t += TURN_TOKENS, i++) {
             const int32_t n_turn = n - t < TURN_TOKENS ? n - t : TURN_TOKENS;
-            ask_for(&ahead, i, (n + TURN_TOKENS - 1) / TURN_TOKENS);
+            ask_for(p, &ahead, i, (n + TURN_TOKENS - 1) / TURN_TOKENS);
             p->kernel->strip(&w->strip, p->type, columns_of(p, c), act + t, n_turn,
                              c == 0 ? NULL : w->sums[t], last ? y + t * p->ld : w->sums[t],
                              last ? p->ld : WNW_STRIP);
@@ -90,32 +122,32 @@ static void full_strip(const struct wnw__matmul *p, int32_t first, int32_t from,
     wnw__noise_at(p->kernel->name, y, p->ld, n, first, WNW_STRIP);
 }
 
-static void some_rows(const struct wnw__matmul *p, int32_t first, int32_t n, struct wnw__rows *s)
+static void some_rows(const struct wnw__matmul *p, int32_t first, int32_t n, struct wnw__matmul_work *w)
 {
     for (int32_t c = 0; c < p->k; c += WNW_CHUNK) {
-        p->kernel->unpack[p->type->id].to_rows(p->rows + (size_t)first * p->stride, p->stride, n, c,
-                                               columns_of(p, c), s);
-        p->kernel->rows(s, p->type, columns_of(p, c), p->act + (int64_t)(c / WNW_CHUNK) * p->n_tok, p->n_tok,
-                        c == 0, n, p->y + first, p->ld);
+        const struct source s = source_of(p, first, n, c, w);
+        p->kernel->unpack[p->type->id].to_rows(s.rows, s.stride, n, s.from, columns_of(p, c), &w->rows);
+        p->kernel->rows(&w->rows, p->type, columns_of(p, c), p->act + (int64_t)(c / WNW_CHUNK) * p->n_tok,
+                        p->n_tok, c == 0, n, p->y + first, p->ld);
     }
 }
 
 /* Rows first .. end - 1 for few tokens. */
-static void few_rows(const struct wnw__matmul *p, int32_t first, int32_t end, struct wnw__rows *s)
+static void few_rows(const struct wnw__matmul *p, int32_t first, int32_t end, struct wnw__matmul_work *w)
 {
     int32_t r = first;
-    if (p->kernel->few[p->type->id])
+    if (p->kernel->few[p->type->id] && !p->by_eight)
         for (; r + WNW_FEW <= end; r += WNW_FEW)
             p->kernel->few[p->type->id](p->rows + (size_t)r * p->stride, p->stride, p->k, p->act, p->n_tok,
                                         p->y + r, p->ld);
     for (; r < end; r += WNW_ROWS)
-        some_rows(p, r, end - r < WNW_ROWS ? end - r : WNW_ROWS, s);
+        some_rows(p, r, end - r < WNW_ROWS ? end - r : WNW_ROWS, w);
     wnw__noise_at(p->kernel->name, p->y + first, p->ld, p->n_tok, first, end - first);
 }
 
 static int32_t rows_of_piece(const struct wnw__matmul *p)
 {
-    return p->n_tok < STRIP_TOKENS ? FEW_PIECE : WNW_STRIP;
+    return p->n_tok < WNW_MANY ? FEW_PIECE : WNW_STRIP;
 }
 
 /* The parts into which the tokens of the last whole strip are cut. Matrices of nine or three strips are common: two
@@ -150,7 +182,7 @@ void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, struct wnw__matmu
 {
     const int32_t rows = rows_of_piece(p), parts = n_parts(p), n_uncut = wnw__matmul_pieces(p) - parts;
     if (rows == FEW_PIECE) {
-        few_rows(p, i * rows, p->n_row - i * rows < rows ? p->n_row : (i + 1) * rows, &work->rows);
+        few_rows(p, i * rows, p->n_row - i * rows < rows ? p->n_row : (i + 1) * rows, work);
         return;
     }
     /* Rows that are no whole strip come before the last strip, whose parts are the smallest pieces. */
@@ -158,7 +190,7 @@ void wnw__matmul_piece(const struct wnw__matmul *p, int32_t i, struct wnw__matmu
     if (i < n_whole - 1)
         part_of_strip(p, i * WNW_STRIP, 0, 1, work);
     else if (i < n_uncut || n_whole == 0)
-        few_rows(p, n_whole * WNW_STRIP, p->n_row, &work->rows);
+        few_rows(p, n_whole * WNW_STRIP, p->n_row, work);
     else
         part_of_strip(p, (n_whole - 1) * WNW_STRIP, i - n_uncut, parts, work);
 }

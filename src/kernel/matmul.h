@@ -12,6 +12,9 @@
  * they are (kernel/matmul_few.h); what is left of them has a form of 16 rows, which is also the reference. Activations lose as much precision as in ggml's own products with quantised weights, which
  * round them to 8 bits in blocks of 32 or 256, too.
  *
+ * ggml keeps some weights in a form of its own for single tokens. Rows of Q4_K that lie by eight can be multiplied with many tokens
+ * there. They become rows of the file again one chunk at a time, which are brought into the form of a strip.
+ *
  * With the same kernel a result depends on its row, its token and k alone, bit for bit: neither on the number
  * of threads nor on the number of other tokens.
  */
@@ -24,11 +27,14 @@
 #include <string.h>
 
 enum {
-    WNW_STRIP = 64,          /* rows of the form for many tokens */
-    WNW_ROWS = 16,           /* rows of the form for few tokens */
-    WNW_FEW = 8,             /* rows that few tokens are multiplied with where they are */
-    WNW_CHUNK = 256,         /* columns of either */
-    WNW_TOKENS = 512,        /* tokens that a strip is multiplied with before the next one is made */
+    WNW_STRIP = 64,       /* rows of the form for many tokens */
+    WNW_ROWS = 16,        /* rows of the form for few tokens */
+    WNW_FEW = 8,          /* rows that few tokens are multiplied with where they are */
+    WNW_CHUNK = 256,      /* columns of either */
+    WNW_TOKENS = 512,     /* tokens that a strip is multiplied with before the next one is made */
+    WNW_EIGHT = 8,        /* rows that ggml's form of Q4_K keeps together */
+    WNW_EIGHT_UNIT = 144, /* bytes of one of them in a chunk, there and in the file */
+    WNW_MANY = 12, /* tokens from which on strips are faster: they cost more to make and less to multiply */
     WNW_ACT_TINY = 27 << 23, /* 2^-100 as bits of a float: a block of smaller activations counts as zero */
 };
 
@@ -149,6 +155,7 @@ struct wnw__matmul {
     const struct wnw__weight_type *type;
     const uint8_t *rows; /* [n_row], with a stride of `stride` bytes */
     size_t stride;
+    bool by_eight; /* rows of Q4_K lie by eight: n_row is a multiple of that, n_tok at least WNW_MANY */
     int32_t n_row, k, n_tok;
     const struct wnw__act *act; /* [wnw__n_chunks(k)][n_tok] */
     float *y;                   /* [n_tok][ld] */
@@ -163,7 +170,11 @@ struct wnw__matmul_work {
         struct wnw__rows rows;
     };
     float sums[WNW_TOKENS][WNW_STRIP];
+    uint8_t plain[WNW_STRIP][WNW_EIGHT_UNIT]; /* a chunk of rows that lie by eight, as the file has them */
 };
+
+/* Brings a chunk of eight rows that lie by eight, [8 * 144] bytes, into the form of the file, rows[8] (kernel/matmul_by_eight.c). */
+void wnw__rows_of_eight(const uint8_t *eight, uint8_t (*rows)[WNW_EIGHT_UNIT]);
 
 /* The number of pieces. They are smaller where there are few tokens, so that threads finish together. */
 int32_t wnw__matmul_pieces(const struct wnw__matmul *p);

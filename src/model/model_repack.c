@@ -4,6 +4,7 @@
  * matrix products want (about 1.3x in prefill). The copy lives in anonymous memory, so the pages of the
  * mapping that it was made from are given back.
  */
+#include "model/model_repack.h"
 #include "base/memory.h"
 #include "model/model.h"
 #include "model/model_impl.h"
@@ -13,18 +14,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Bytes of an arena for n_tensor tensors and one operation. ggml gets an arena from its caller, because
- * ggml_init aborts where it cannot allocate its own. */
-static size_t arena_size(size_t n_tensor)
+size_t wnw__repack_arena(size_t n_tensor)
 {
     return (n_tensor + 4) * ggml_tensor_overhead();
 }
 
-static bool takes_weight(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft, struct ggml_tensor *w,
-                         void *arena)
+ggml_backend_buffer_type_t *wnw__repack_layouts(ggml_backend_dev_t cpu)
+{
+    void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu),
+                                                      "ggml_backend_dev_get_extra_bufts");
+    ggml_backend_dev_get_extra_bufts_t get = NULL;
+    memcpy(&get, &address, sizeof get); /* ISO C has no cast from an object to a function pointer */
+    return get ? get(cpu) : NULL;
+}
+
+bool wnw__repack_takes(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft, struct ggml_tensor *w,
+                       void *arena)
 {
     struct ggml_context *ctx = ggml_init(
-        (struct ggml_init_params){.mem_size = arena_size(0), .mem_buffer = arena, .no_alloc = true});
+        (struct ggml_init_params){.mem_size = wnw__repack_arena(0), .mem_buffer = arena, .no_alloc = true});
     if (!ctx)
         return false;
     /* The device can only be asked about an operation whose weight already lies in such a buffer. */
@@ -68,7 +76,7 @@ static int repack_into(struct wnw_model *m, ggml_backend_buffer_type_t buft, str
 {
     struct ggml_tensor **from = calloc(n, sizeof *from);
     m->repacked = ggml_init((struct ggml_init_params){
-        .mem_size = arena_size(n), .mem_buffer = m->repacked_arena, .no_alloc = true});
+        .mem_size = wnw__repack_arena(n), .mem_buffer = m->repacked_arena, .no_alloc = true});
     if (!from || !m->repacked) {
         free(from);
         return wnw__fail(WNW_E_NOMEM, "no memory for repacked weights");
@@ -96,17 +104,13 @@ static int repack_into(struct wnw_model *m, ggml_backend_buffer_type_t buft, str
 int wnw__repack(struct wnw_model *m)
 {
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu),
-                                                      "ggml_backend_dev_get_extra_bufts");
-    ggml_backend_dev_get_extra_bufts_t get = NULL;
-    memcpy(&get, &address, sizeof get); /* ISO C has no cast from an object to a function pointer */
-    ggml_backend_buffer_type_t *bufts = get ? get(cpu) : NULL;
+    ggml_backend_buffer_type_t *bufts = wnw__repack_layouts(cpu);
     if (!bufts || !bufts[0])
         return WNW_OK;
 
     const size_t most = (size_t)m->hp.n_layer * 7 + 1;
     struct ggml_tensor ***slots = calloc(most, sizeof *slots);
-    m->repacked_arena = malloc(arena_size(most));
+    m->repacked_arena = malloc(wnw__repack_arena(most));
     if (!slots || !m->repacked_arena || wnw__memory_check(WNW_MEMORY_SMALL, "repacked weights") != WNW_OK) {
         free(slots);
         return wnw__fail(WNW_E_NOMEM, "no memory for repacked weights");
@@ -118,7 +122,7 @@ int wnw__repack(struct wnw_model *m)
     for (size_t b = 0; bufts[b] && !m->repacked && rc == WNW_OK; b++) {
         size_t n_taken = 0;
         for (size_t i = 0; i < n; i++) {
-            if (takes_weight(cpu, bufts[b], *slots[i], m->repacked_arena))
+            if (wnw__repack_takes(cpu, bufts[b], *slots[i], m->repacked_arena))
                 slots[n_taken++] = slots[i];
         }
         if (n_taken > 0)

@@ -89,6 +89,7 @@ void test_llama_open(struct test_llama *t, const char *path, const struct test_l
     struct llama_model_params m = llama_model_default_params();
     m.devices = params->ours ? devices : none;
     m.n_gpu_layers = !params->ours ? 0 : params->n_layers > 0 ? params->n_layers : 1000;
+    m.use_extra_bufts = !params->as_in_file;
     *t = (struct test_llama){.model = llama_model_load_from_file(path, m)};
     assert_non_null(t->model);
     t->ctx = new_context(t->model, params);

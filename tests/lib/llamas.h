@@ -26,6 +26,7 @@ struct test_llama_params {
     enum ggml_type type_k, type_v;         /* 0 = f32 is taken for f16 */
     bool f32;                              /* keys and values */
     bool elsewhere;                        /* keys and values are in libllama's own memory */
+    bool as_in_file;                       /* ggml copies no weights to layouts of its own */
     int32_t n_layers;                      /* on the device, 0 = all */
     ggml_backend_sched_eval_callback eval; /* NULL = none */
     void *user;                            /* of eval */

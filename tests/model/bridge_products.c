@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Products with quantised weights under libllama: how far ours are from what the same weights give in float32, compared
  * with ggml's distance. */
+#include "files.h"
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_arrays.h"
+#include "peek_bridge.h"
+#include "winnow_bridge.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +98,67 @@ static void test_not_repacked(void **state)
     free(ours);
 }
 
+/* ---- Weights in ggml's layout ---- */
+
+/* A prompt that was read. */
+struct read {
+    float *logits; /* [N_PROMPT][n_vocab], released with free */
+    int32_t n_vocab;
+    bool repacked; /* ggml has weights in a layout of its own */
+    int n_ours;    /* products of winnow's kernels */
+};
+
+static struct read read_prompt(const char *path, bool as_in_file)
+{
+    struct test_llama t;
+    struct read r;
+    wnw_bridge *cache;
+    int32_t tokens[N_PROMPT];
+    test_llama_log_reset();
+    test_llama_open(&t, path,
+                    &(struct test_llama_params){.ours = true, .flash = true, .as_in_file = as_in_file});
+    r.repacked = strstr(test_llama_log(), "CPU_REPACK model buffer") != NULL;
+    r.n_vocab = t.n_vocab;
+    for (int32_t i = 0; i < N_PROMPT; i++)
+        tokens[i] = 1 + (i * 7919 + i * i) % 250;
+    r.logits = malloc((size_t)N_PROMPT * (size_t)t.n_vocab * sizeof *r.logits);
+    assert_non_null(r.logits);
+    test_llama_decode(&t, 0, 0, tokens, N_PROMPT, r.logits);
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    r.n_ours = ((struct wnw__bridge_backend *)(void *)cache)->products.planned.n_product;
+    test_llama_close(&t);
+    return r;
+}
+
+/* ggml keeps weights of Q4_K in a layout of its own alone. Prompts are multiplied with them there, as with those of the file: the
+ * results are the same bits. */
+static void test_reads_ggmls_layout(void **state)
+{
+    (void)state;
+    char path[4096], copy[] = "/tmp/winnow-products-XXXXXX";
+    test_model_path(path, sizeof path, "tiny/tiny-llama3.gguf");
+    test_file_new(copy);
+    struct llama_model_quantize_params params = llama_model_quantize_default_params();
+    params.ftype = LLAMA_FTYPE_MOSTLY_Q4_K_S;
+    params.nthread = 1;
+    params.allow_requantize = true;
+    assert_int_equal(llama_model_quantize(path, copy, &params), 0);
+    const struct read there = read_prompt(copy, false), in_file = read_prompt(copy, true);
+    print_message("ggml %s q4_K on this CPU; %d products of ours, %d with weights as in the file\n",
+                  there.repacked ? "repacks" : "does not repack", there.n_ours, in_file.n_ours);
+    assert_false(in_file.repacked);
+    if (has_products())
+        assert_cmp(in_file.n_ours, >, 0);
+#if defined(__x86_64__)
+    assert_int_equal(there.n_ours, in_file.n_ours); /* elsewhere ggml may have another layout */
+#endif
+    if (there.n_ours == in_file.n_ours)
+        assert_memory_equal(there.logits, in_file.logits, sizeof(float) * N_PROMPT * (size_t)there.n_vocab);
+    assert_int_equal(unlink(copy), 0);
+    free(there.logits);
+    free(in_file.logits);
+}
+
 /* ---- Memory ---- */
 
 struct maps {
@@ -158,8 +222,8 @@ static void test_weights_are_mapped_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_exact_as_ggml),
-                                       cmocka_unit_test(test_not_repacked),
-                                       cmocka_unit_test(test_weights_are_mapped_once)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_exact_as_ggml), cmocka_unit_test(test_not_repacked),
+        cmocka_unit_test(test_reads_ggmls_layout), cmocka_unit_test(test_weights_are_mapped_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

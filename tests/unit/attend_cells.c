@@ -7,6 +7,7 @@
 #include "threads.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -361,8 +362,68 @@ static void test_any_number_of_threads(void **state)
     release(&m);
 }
 
+/* ---- Entries that are written by the operation ---- */
+
+/* Keys and values of a cache, and how often each entry was written. */
+struct writer {
+    uint8_t *k, *v;
+    atomic_int *n;
+};
+
+static void write_entries(const struct wnw__cells_op *op, int32_t head, int32_t from, int32_t to)
+{
+    const struct writer *w = op->written_from;
+    const struct wnw__kv_layer *l = &op->cache->layers[0];
+    for (int64_t i = l->off[head] + from; i < l->off[head] + to; i++) {
+        const size_t k = op->cache->row_bytes, v = op->cache->v_row_bytes;
+        memcpy(l->k + (size_t)i * k, w->k + (size_t)i * k, k);
+        if (v > 0)
+            memcpy(l->v + (size_t)i * v, w->v + (size_t)i * v, v);
+        atomic_fetch_add(&w->n[i], 1);
+    }
+}
+
+/* Every entry that is read is written once, and before: the cache holds something else until then. */
+static void test_written_by_the_operation(void **state)
+{
+    const struct shape *s = *state;
+    struct made m;
+    make(&m, s);
+    if (!wnw__cells_is_few(&m.op)) {
+        release(&m);
+        return;
+    }
+    const struct wnw__kv_layer *l = &m.cache.layers[0];
+    const size_t n = (size_t)l->n_rows, k = n * m.cache.row_bytes, v = n * m.cache.v_row_bytes,
+                 out = (size_t)s->n_stream * (size_t)s->n_row * (size_t)s->n_head * (size_t)s->d_v *
+                       sizeof(float);
+    struct writer w = {.k = malloc(k), .v = malloc(v + 1), .n = calloc(n, sizeof *w.n)};
+    float *want = malloc(out);
+    assert_true(w.k && w.v && w.n && want);
+    run(&m, 3);
+    memcpy(want, m.out, out);
+    memcpy(w.k, l->k, k);
+    m.op.write = write_entries;
+    m.op.written_from = &w;
+    memset(l->k, 0xff, k);
+    if (v > 0) {
+        memcpy(w.v, l->v, v);
+        memset(l->v, 0xff, v);
+    }
+    run(&m, 3); /* twice */
+    assert_memory_equal(m.out, want, out);
+    for (int32_t ih = 0; ih < m.cache.n_head_kv; ih++)
+        for (int32_t i = 0; i < l->len[ih]; i++)
+            assert_int_equal(w.n[l->off[ih] + i], l->pos[l->off[ih] + i] < m.op.n_cell ? 2 : 0);
+    free(w.k);
+    free(w.v);
+    free(w.n);
+    free(want);
+    release(&m);
+}
+
 int main(void)
 {
     return run_rows(test_is_the_reference, shapes) + run_rows(test_columns, shapes) +
-           run_rows(test_any_number_of_threads, shapes);
+           run_rows(test_any_number_of_threads, shapes) + run_rows(test_written_by_the_operation, shapes);
 }

@@ -149,9 +149,9 @@ static void types_of_others(void **state)
 
 /* ---- Products ---- */
 
-/* y [n_tok][n_row] by kernel `which`. */
-static float *multiplied(const struct wnw__matmul_kernel *kernel, enum ggml_type type, const uint8_t *rows,
-                         int32_t n_row, int32_t k, const float *x, int32_t n_tok)
+/* y [n_tok][n_row] by kernel `which`; by_eight: rows lie so. */
+static float *multiplied_as(const struct wnw__matmul_kernel *kernel, enum ggml_type type, const uint8_t *rows,
+                            bool by_eight, int32_t n_row, int32_t k, const float *x, int32_t n_tok)
 {
     const size_t n_act = (size_t)wnw__n_chunks(k) * (size_t)n_tok;
     struct wnw__act *act = calloc(n_act, sizeof *act);
@@ -171,12 +171,19 @@ static float *multiplied(const struct wnw__matmul_kernel *kernel, enum ggml_type
                                   .n_tok = n_tok,
                                   .act = act,
                                   .y = y,
-                                  .ld = n_row};
+                                  .ld = n_row,
+                                  .by_eight = by_eight};
     for (int32_t i = 0; i < wnw__matmul_pieces(&p); i++)
         wnw__matmul_piece(&p, i, scratch);
     free(act);
     free(scratch);
     return y;
+}
+
+static float *multiplied(const struct wnw__matmul_kernel *kernel, enum ggml_type type, const uint8_t *rows,
+                         int32_t n_row, int32_t k, const float *x, int32_t n_tok)
+{
+    return multiplied_as(kernel, type, rows, false, n_row, k, x, n_tok);
 }
 
 /* Weights 1 but for row 2, whose are -2; activations 1, 2, 3 in all columns of three tokens: 32, -64, ... */
@@ -359,6 +366,89 @@ static void shares_by_hand(void **state)
     }
 }
 
+/* ---- Rows by eight ---- */
+
+/* Scale and minimum i of the 12 bytes p, as ggml reads them. */
+static void scale_and_min(const uint8_t *p, int i, uint8_t *scale, uint8_t *min)
+{
+    *scale = (uint8_t)(i < 4 ? p[i] & 63 : (p[i + 4] & 15) | (p[i - 4] >> 6) << 4);
+    *min = (uint8_t)(i < 4 ? p[i + 4] & 63 : p[i + 4] >> 4 | (p[i] >> 6) << 4);
+}
+
+/* Writes them, into bytes that were 0. */
+static void put_scale_and_min(uint8_t *p, int i, uint8_t scale, uint8_t min)
+{
+    if (i < 4) {
+        p[i] |= scale;
+        p[i + 4] |= min;
+        return;
+    }
+    p[i + 4] |= (uint8_t)((scale & 15) | (min & 15) << 4);
+    p[i - 4] |= (uint8_t)(scale >> 4 << 6);
+    p[i] |= (uint8_t)(min >> 4 << 6);
+}
+
+/* One chunk of eight rows, whose units are `stride` bytes from each other. */
+static void chunk_by_eight(const uint8_t *units, size_t stride, uint8_t *to)
+{
+    uint8_t *scales = to + 32, *values = scales + 96;
+    memset(scales, 0, 96);
+    for (int r = 0; r < WNW_EIGHT; r++, units += stride) {
+        memcpy(to + 2 * r, units, 2);
+        memcpy(to + 16 + 2 * r, units + 2, 2);
+        for (int i = 0; i < 8; i++) {
+            uint8_t scale, min;
+            scale_and_min(units + 4, i, &scale, &min);
+            put_scale_and_min(scales + 12 * i, r, scale, min);
+        }
+        for (int i = 0; i < 16; i++)
+            memcpy(values + 64 * i + 8 * r, units + 16 + 8 * i, 8);
+    }
+}
+
+/* n_row rows of Q4_K, by eight; released with free. */
+static uint8_t *rows_by_eight(const uint8_t *rows, int32_t n_row, int32_t k)
+{
+    const size_t stride = ggml_row_size(GGML_TYPE_Q4_K, k);
+    uint8_t *out = malloc((size_t)n_row * stride);
+    assert_non_null(out);
+    for (int32_t r = 0; r < n_row; r += WNW_EIGHT)
+        for (int32_t c = 0; c < k / WNW_CHUNK; c++)
+            chunk_by_eight(rows + (size_t)r * stride + (size_t)c * WNW_EIGHT_UNIT, stride,
+                           out + (size_t)r * stride + (size_t)c * WNW_EIGHT * WNW_EIGHT_UNIT);
+    return out;
+}
+
+/* They are the same rows: products are the same bits. */
+static void rows_by_eight_equal_the_file(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t n_row, k256, n_tok;
+    } cases[] = {{8, 1, 12}, {64, 2, 13}, {88, 3, 31}, {200, 1, 150}, {128, 5, 600}};
+    for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) {
+        const int32_t n_row = cases[j].n_row, k = cases[j].k256 * WNW_CHUNK, n_tok = cases[j].n_tok;
+        uint8_t *rows = quantised(GGML_TYPE_Q4_K, n_row, k, 300 + (uint32_t)j);
+        uint8_t *eight = rows_by_eight(rows, n_row, k), plain[WNW_EIGHT][WNW_EIGHT_UNIT];
+        float *x = test_random_floats((size_t)n_tok * (size_t)k, 7, 5);
+        wnw__rows_of_eight(eight, plain);
+        for (int r = 0; r < WNW_EIGHT; r++)
+            assert_memory_equal(plain[r], rows + (size_t)r * ggml_row_size(GGML_TYPE_Q4_K, k),
+                                WNW_EIGHT_UNIT);
+        for (int t = 0; wnw__matmul_at(t); t++) {
+            const struct wnw__matmul_kernel *kernel = wnw__matmul_at(t);
+            float *want = multiplied(kernel, GGML_TYPE_Q4_K, rows, n_row, k, x, n_tok);
+            float *got = multiplied_as(kernel, GGML_TYPE_Q4_K, eight, true, n_row, k, x, n_tok);
+            assert_memory_equal(got, want, (size_t)n_row * (size_t)n_tok * sizeof *got);
+            free(want);
+            free(got);
+        }
+        free(rows);
+        free(eight);
+        free(x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +464,7 @@ int main(void)
         cmocka_unit_test(products_near_double),
         cmocka_unit_test(tokens_are_independent),
         cmocka_unit_test(rows_in_place_equal_their_form),
+        cmocka_unit_test(rows_by_eight_equal_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

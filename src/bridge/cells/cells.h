@@ -164,6 +164,9 @@ int wnw__bridge_layer_place(struct wnw__bridge_layer *l, int32_t stream, const i
 /* Writes the keys (or values) x [n_head][d] of a cell to the heads that have an entry for it. */
 void wnw__bridge_layer_write(struct wnw__bridge_layer *l, bool is_v, int32_t stream, int32_t cell,
                              const float *x);
+/* The same of one head, counted over all streams, x [d], if its entry for the cell is one of from .. to-1. */
+void wnw__bridge_head_write(struct wnw__bridge_layer *l, bool is_v, int32_t head, int32_t cell, int32_t from,
+                            int32_t to, const float *x);
 /* Converts the key or value of the entry in a row of a head, counted over all streams, to x[d], and back. */
 void wnw__bridge_layer_read(const struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, float *x);
 void wnw__bridge_layer_set(struct wnw__bridge_layer *l, bool is_v, int32_t ih, int32_t row, const float *x);
@@ -194,8 +197,8 @@ enum wnw__bridge_what { WNW_BRIDGE_NOT_OURS, WNW_BRIDGE_STORE, WNW_BRIDGE_ATTEND
 struct wnw__bridge_node {
     int32_t what;
     float scale, cap, max_bias;
-    /* STORE: the store before it, which it runs as well; NULL: none (graph/fuse.c) */
-    const struct ggml_tensor *with;
+    /* Stores before it that it runs as well: of a store the first, of an attention both; NULL: none (graph/fuse.c) */
+    const struct ggml_tensor *with[2];
 };
 
 struct wnw__bridge_node_note {

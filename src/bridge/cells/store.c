@@ -152,17 +152,22 @@ static void row_from_f32(enum ggml_type type, const float *x, int32_t d, uint8_t
         ggml_get_type_traits(type)->from_float_ref(x, dst, d);
 }
 
+void wnw__bridge_head_write(struct wnw__bridge_layer *l, bool is_v, int32_t head, int32_t cell, int32_t from,
+                            int32_t to, const float *x)
+{
+    const struct head h = head_of(l, is_v, head / l->n_head, head % l->n_head);
+    const int32_t at = find(l, head / l->n_head, head % l->n_head, cell);
+    if (at >= from && at < to && at < h.n && h.cell[at] == cell)
+        row_from_f32(is_v ? l->v.type : l->k.type, x, is_v ? l->d_v : l->d_k,
+                     h.rows + (size_t)at * h.row_bytes);
+}
+
 void wnw__bridge_layer_write(struct wnw__bridge_layer *l, bool is_v, int32_t stream, int32_t cell,
                              const float *x)
 {
     const int32_t d = is_v ? l->d_v : l->d_k;
-    for (int32_t ih = 0; ih < l->n_head; ih++) {
-        const struct head h = head_of(l, is_v, stream, ih);
-        const int32_t at = find(l, stream, ih, cell);
-        if (at < h.n && h.cell[at] == cell)
-            row_from_f32(is_v ? l->v.type : l->k.type, x + (int64_t)ih * d, d,
-                         h.rows + (size_t)at * h.row_bytes);
-    }
+    for (int32_t ih = 0; ih < l->n_head; ih++)
+        wnw__bridge_head_write(l, is_v, stream * l->n_head + ih, cell, 0, INT32_MAX, x + (int64_t)ih * d);
 }
 
 /* The stored bytes of a row, in keys or, where there are none of their own, values. */

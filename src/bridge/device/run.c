@@ -25,6 +25,18 @@ static bool is_stranger(const struct wnw__bridge_backend *b, const struct ggml_t
 
 /* ---- Parts of a graph ---- */
 
+static void forget_nodes(struct wnw__bridge_backend *b)
+{
+    ggml_free(b->running.ctx);
+    b->running = (struct wnw__bridge_running){0};
+}
+
+/* Tensors that recorders may add. */
+static int n_recorded(const struct wnw__bridge_backend *b)
+{
+    return b->drive ? wnw__drive_tensors(b->drive) : wnw__bridge_record_tensors(b);
+}
+
 /* Memory for a graph of n nodes with n_product replaced ones. */
 static bool need_room(struct wnw__bridge_backend *b, int n, int n_product, int n_tensor)
 {
@@ -41,20 +53,20 @@ static bool need_room(struct wnw__bridge_backend *b, int n, int n_product, int n
     return true;
 }
 
-static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
+/* Lists what runs in place of nodes from .. to-1. Threads need not look at views, which compute nothing. */
+static bool list_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
 {
-    if (from == to)
-        return GGML_STATUS_SUCCESS;
-    const int n_product = wnw__bridge_fuse_plan(b, graph, from, to);
-    const int n_tensor = b->drive ? wnw__drive_tensors(b->drive) : wnw__bridge_record_tensors(b);
+    forget_nodes(b);
+    const int n_product = wnw__bridge_fuse_plan(b, graph, from, to), n_tensor = n_recorded(b);
     if (n_product < 0 || !need_room(b, to - from, n_product, n_tensor))
-        return GGML_STATUS_ALLOC_FAILED;
+        return false;
     const struct ggml_init_params params = {
         .mem_size = b->room_bytes, .mem_buffer = b->room, .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
     if (!ctx)
-        return GGML_STATUS_ALLOC_FAILED;
+        return false;
     struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from + n_product + n_tensor), false);
+    b->running = (struct wnw__bridge_running){.ctx = ctx, .nodes = part};
     b->products.converted = NULL;
     for (int i = from; i < to; i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
@@ -64,13 +76,30 @@ static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgr
             wnw__drive_before(b->drive, ctx, part, node);
         if (step->kind == WNW_BRIDGE_PRODUCTS)
             wnw__bridge_products_add(&b->products, ctx, part, step);
-        else if (step->kind == WNW_BRIDGE_AS_IT_IS &&
+        else if (step->kind == WNW_BRIDGE_AS_IT_IS && !wnw__bridge_is_view(node) &&
                  (!b->drive || !wnw__drive_add(b->drive, ctx, part, node)))
             ggml_graph_add_node(part, node);
         wnw__bridge_record_after(b, ctx, part, node);
     }
-    const enum ggml_status status = ggml_backend_graph_compute(b->cpu, part);
-    ggml_free(ctx);
+    return true;
+}
+
+/* Whether what was listed last is what would be. Recorders add nodes of their own, which depend on more than the graph. */
+static bool is_listed(const struct wnw__bridge_backend *b, int from, int to)
+{
+    return b->running.ctx && b->last.again && !b->drive && n_recorded(b) == 0 &&
+           wnw__bridge_fuse_is_planned(b, from, to);
+}
+
+static enum ggml_status run_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
+{
+    if (from == to)
+        return GGML_STATUS_SUCCESS;
+    if (!is_listed(b, from, to) && !list_nodes(b, graph, from, to))
+        return GGML_STATUS_ALLOC_FAILED;
+    const enum ggml_status status = ggml_backend_graph_compute(b->cpu, b->running.nodes);
+    if (b->drive || n_recorded(b) > 0)
+        forget_nodes(b);
     return status;
 }
 
@@ -203,6 +232,7 @@ static void free_backend(ggml_backend_t backend)
     free(b->watch_own);
     free(b->skipped);
     free(b->index);
+    forget_nodes(b);
     free(b->room);
     wnw__bridge_products_free(&b->products);
     wnw__bridge_notes_free(&b->notes);
@@ -255,6 +285,7 @@ ggml_backend_t wnw__bridge_backend_new(ggml_backend_dev_t dev)
     if (!own && wnw__bridge_watch_set_from_environment(&b->watch) != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: nothing is compressed: %s", wnw_last_error());
     b->ggml_products = wnw__bridge_products_off();
+    b->products.by_eight = wnw__bridge_by_eight();
     *backend = (struct ggml_backend){.guid = guid(),
                                      .iface = {.get_name = get_name,
                                                .free = free_backend,

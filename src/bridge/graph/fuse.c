@@ -100,7 +100,7 @@ static void count_reader(struct wnw__bridge_backend *b, const struct ggml_tensor
 /* Counts a node among the readers of what it reads. */
 static void count_reads(struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    const bool is_product = wnw__bridge_takes_product(node);
+    const bool is_product = wnw__bridge_takes_product(&b->products, node);
     if (node->view_src)
         count_reader(b, node->view_src, false);
     for (int i = 0; i < GGML_MAX_SRC; i++)
@@ -141,12 +141,12 @@ static bool is_alone(void)
 }
 
 /* The first product before node i that has the same operand and may be computed together with it; i: there is none. */
-static int first_with(struct ggml_cgraph *graph, int i)
+static int first_with(const struct wnw__bridge_products *p, struct ggml_cgraph *graph, int i)
 {
     const struct ggml_tensor *node = ggml_graph_node(graph, i), *x = node->src[1];
     int first = i;
     for (int j = i - 1; x->ne[1] == 1 && j >= 0 && j >= i - WINDOW; j--)
-        if (ggml_graph_node(graph, j)->src[1] == x && wnw__bridge_takes_product(ggml_graph_node(graph, j)))
+        if (ggml_graph_node(graph, j)->src[1] == x && wnw__bridge_takes_product(p, ggml_graph_node(graph, j)))
             first = j;
     return first;
 }
@@ -163,15 +163,44 @@ static void keep_for(const struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         if (x.kind == WNW_OPERAND_SWIGLU)
             params->add_alloc_dep(params->user_data, x.b, node);
     }
-    for (int j = first_with(graph, i); j < i; j++)
+    for (int j = first_with(&b->products, graph, i); j < i; j++)
         if (!wnw__bridge_is_view(ggml_graph_node(graph, j)))
             params->add_alloc_dep(params->user_data, ggml_graph_node(graph, j), node);
+}
+
+/* Keeps what stores read until the attention after them, which may run them. */
+static void keep_for_attention(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int i,
+                               const struct ggml_backend_graph_optimize_params *params)
+{
+    struct ggml_tensor *attention = ggml_graph_node(graph, i);
+    const struct wnw__cells_op op = wnw__bridge_attention(b, attention);
+    for (int j = i - 1; j >= 0 && wnw__cells_is_few(&op); j--) {
+        const struct ggml_tensor *node = ggml_graph_node(graph, j);
+        if (wnw__bridge_is_view(node))
+            continue;
+        if (wnw__bridge_node_get(b, node).what != WNW_BRIDGE_STORE)
+            return;
+        params->add_alloc_dep(params->user_data, node->src[0], attention);
+        params->add_alloc_dep(params->user_data, node->src[1], attention);
+    }
+}
+
+static void keep_for_attentions(const struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
+                                const struct ggml_backend_graph_optimize_params *params)
+{
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const int32_t what = wnw__bridge_node_get(b, ggml_graph_node(graph, i)).what;
+        if (what == WNW_BRIDGE_ATTEND || what == WNW_BRIDGE_ATTEND_CHAIN)
+            keep_for_attention(b, graph, i, params);
+    }
 }
 
 void wnw__bridge_fuse_note(struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
                            const struct ggml_backend_graph_optimize_params *params)
 {
     const int n = ggml_graph_n_nodes(graph);
+    if (params && params->add_alloc_dep && !b->drive)
+        keep_for_attentions(b, graph, params);
     if (b->ggml_products || !params || !params->add_alloc_dep || !is_alone())
         return;
     for (int i = 0; i < n; i++) {
@@ -189,7 +218,7 @@ void wnw__bridge_fuse_note(struct wnw__bridge_backend *b, struct ggml_cgraph *gr
         const int32_t kind = note_of(b, node).kind;
         if ((kind == NORMED || kind == GATED) && !is_settled(b, node))
             set_note(b, node, NO_NOTE, 0);
-        if (wnw__bridge_takes_product(node))
+        if (wnw__bridge_takes_product(&b->products, node))
             keep_for(b, graph, i, params);
     }
 }
@@ -285,7 +314,7 @@ static bool is_of_group(const struct wnw__bridge_group *g, int i)
  * what was earlier. */
 static bool is_foreign_product(const struct part *p, const struct wnw__bridge_group *g, int i)
 {
-    return !is_of_group(g, i) && wnw__bridge_takes_product(ggml_graph_node(p->graph, i));
+    return !is_of_group(g, i) && wnw__bridge_takes_product(&p->b->products, ggml_graph_node(p->graph, i));
 }
 
 /* Whether what node `first` reads of a tensor is there until the last product of the group has run, if neither that node nor
@@ -408,23 +437,67 @@ static bool does_nothing(const struct part *p, int i)
     return wnw__bridge_is_view(node) || p->step[i - p->from].kind == WNW_BRIDGE_LEFT_OUT;
 }
 
-/* Has the stores of a layer's keys and values run together where nothing is computed between them. */
+/* Stores between which and the node that is looked at nothing is computed: at most two, in the order of the graph; -1: none. */
+struct stores {
+    int at[2];
+};
+
+static const struct stores no_stores = {{-1, -1}};
+
+static const struct ggml_tensor *store_at(const struct part *p, const struct stores *s, int k)
+{
+    return s->at[k] >= 0 ? ggml_graph_node(p->graph, s->at[k]) : NULL;
+}
+
+/* Has a store run the one before it, if there is one that it may run. */
+static void plan_store(const struct part *p, struct wnw__bridge_node_note *note, int i, struct stores *s)
+{
+    const bool joins = s->at[0] >= 0 && s->at[1] < 0 && !p->b->products.unfused;
+    note->ours.with[0] = joins ? store_at(p, s, 0) : NULL;
+    if (joins)
+        p->step[s->at[0] - p->from].kind = WNW_BRIDGE_JOINED;
+    *s = (struct stores){{joins ? s->at[0] : i, joins ? i : -1}};
+}
+
+/* Whether an attention can write what a store writes. What it reads and what it computes are at different addresses, since
+ * threads do not do the one before the other. */
+static bool can_store(const struct ggml_tensor *attention, const struct ggml_tensor *store)
+{
+    return wnw__bridge_tensor_of(store)->layer == wnw__bridge_tensor_of(attention->src[1])->layer &&
+           !overlap(attention, store->src[0]) && !overlap(attention, store->src[1]);
+}
+
+/* Has an attention run the stores before it, if it can. */
+static void plan_attention(const struct part *p, struct wnw__bridge_node_note *note, const struct stores *s)
+{
+    const struct wnw__cells_op op = wnw__bridge_attention(p->b, note->node);
+    bool joins = s->at[0] >= 0 && !p->b->products.unfused && wnw__cells_is_few(&op);
+    for (int k = 0; k < 2 && joins && s->at[k] >= 0; k++)
+        joins = can_store(note->node, store_at(p, s, k));
+    for (int k = 0; k < 2; k++) {
+        note->ours.with[k] = joins ? store_at(p, s, k) : NULL;
+        if (note->ours.with[k])
+            p->step[s->at[k] - p->from].kind = WNW_BRIDGE_JOINED;
+    }
+}
+
+/* Has the stores of a layer's keys and values run together, and with the attention, where nothing is computed between them. */
 static void plan_stores(const struct part *p)
 {
-    int before = -1; /* a store that the next one may run */
+    struct stores before = no_stores;
     for (int i = p->from; i < p->to; i++) {
         const struct ggml_tensor *node = ggml_graph_node(p->graph, i);
-        struct wnw__bridge_node_note *note =
-            node->op == GGML_OP_CUSTOM ? wnw__bridge_notes_find(&p->b->notes, node) : NULL;
-        if (!note || note->ours.what != WNW_BRIDGE_STORE || !(node->flags & GGML_TENSOR_FLAG_COMPUTE)) {
-            before = does_nothing(p, i) ? before : -1;
+        const bool computes = node->op == GGML_OP_CUSTOM && (node->flags & GGML_TENSOR_FLAG_COMPUTE);
+        struct wnw__bridge_node_note *note = computes ? wnw__bridge_notes_find(&p->b->notes, node) : NULL;
+        const int32_t what = note ? note->ours.what : WNW_BRIDGE_NOT_OURS;
+        if (what == WNW_BRIDGE_STORE) {
+            plan_store(p, note, i, &before);
             continue;
         }
-        const bool joins = before >= 0 && !p->b->products.unfused;
-        note->ours.with = joins ? ggml_graph_node(p->graph, before) : NULL;
-        if (joins)
-            p->step[before - p->from].kind = WNW_BRIDGE_JOINED;
-        before = joins ? -1 : i;
+        if (what == WNW_BRIDGE_ATTEND || what == WNW_BRIDGE_ATTEND_CHAIN)
+            plan_attention(p, note, &before);
+        if (!does_nothing(p, i))
+            before = no_stores;
     }
 }
 
@@ -438,10 +511,11 @@ static struct wnw__bridge_planned settings_of(const struct wnw__bridge_backend *
                                         .unfused = b->products.unfused};
 }
 
-static bool is_planned(const struct wnw__bridge_planned *was, const struct wnw__bridge_planned *now)
+bool wnw__bridge_fuse_is_planned(const struct wnw__bridge_backend *b, int from, int to)
 {
-    return was->valid && was->from == now->from && was->to == now->to && was->n_threads == now->n_threads &&
-           was->observed == now->observed && was->unfused == now->unfused;
+    const struct wnw__bridge_planned *was = &b->products.planned, now = settings_of(b, from, to);
+    return was->valid && was->from == now.from && was->to == now.to && was->n_threads == now.n_threads &&
+           was->observed == now.observed && was->unfused == now.unfused;
 }
 
 int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
@@ -449,7 +523,7 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
     struct part part = {.b = b, .graph = graph, .from = from, .to = to};
     struct wnw__bridge_planned plan = settings_of(b, from, to);
     int n_product = 0;
-    if (is_planned(&b->products.planned, &plan))
+    if (wnw__bridge_fuse_is_planned(b, from, to))
         return b->products.planned.n_product;
     b->products.planned.valid = false;
     if (need_steps(&b->products, 2 * (to - from)) != WNW_OK)
@@ -462,7 +536,7 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
         part.step[i - from].kind = WNW_BRIDGE_AS_IT_IS;
         if (kind == NORMED || kind == GATED)
             new_group(&part, node, i);
-        if (b->ggml_products || !wnw__bridge_takes_product(node))
+        if (b->ggml_products || !wnw__bridge_takes_product(&b->products, node))
             continue;
         if (wnw__bridge_products_reserve(&b->products, b->n_threads, node) != WNW_OK)
             return -1;

@@ -11,8 +11,10 @@
 bool wnw__bridge_products_off(void);
 /* Whether a product of a weight w, whose buffer is not looked at, is always ours: of one token, too. */
 bool wnw__bridge_keeps_weight(const struct ggml_tensor *w);
+/* ggml's layout of weights that our kernels read, too; NULL: there is none, or no memory to see that (graph/by_eight.c). */
+ggml_backend_buffer_type_t wnw__bridge_by_eight(void);
 /* Whether a node is a product that our kernels compute. */
-bool wnw__bridge_takes_product(const struct ggml_tensor *node);
+bool wnw__bridge_takes_product(const struct wnw__bridge_products *p, const struct ggml_tensor *node);
 /* Makes scratch for such a node. To be called for all of a graph before the first is added. */
 int wnw__bridge_products_reserve(struct wnw__bridge_products *p, int32_t n_threads,
                                  const struct ggml_tensor *node);

@@ -4,9 +4,9 @@
  * that the kernels compute faster are replaced by winnow's nodes, with the same memory for the result. Products of one
  * tensor share its activations in bytes, and may compute it (graph/fuse.h).
  */
-#include "bridge/graph/graph.h"
-#include "bridge/graph/fuse.h"
 #include "kernel/matmul.h"
+#include "bridge/graph/fuse.h"
+#include "bridge/graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,20 +21,33 @@ bool wnw__bridge_keeps_weight(const struct ggml_tensor *w)
     return w->ne[2] == 1 && w->ne[3] == 1 && wnw__matmul_takes(w, 1, false);
 }
 
-/* Whether the file's bytes of a weight can be read. ggml's own layouts are neither in winnow's buffers nor "host". */
-static bool is_weight(const struct ggml_tensor *w)
+/* Whether a tensor is a matrix of a model. */
+static bool is_matrix(const struct ggml_tensor *w)
 {
     return w->buffer && ggml_backend_buffer_get_usage(w->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS &&
-           (w->buffer->buft == wnw__bridge_buffer_type() || ggml_backend_buffer_is_host(w->buffer)) &&
            !w->view_src && w->ne[2] == 1 && w->ne[3] == 1 && ggml_is_contiguous(w);
 }
 
-bool wnw__bridge_takes_product(const struct ggml_tensor *node)
+/* Whether the file's bytes of a matrix can be read. ggml's own layouts are neither in winnow's buffers nor "host". */
+static bool is_as_in_file(const struct ggml_tensor *w)
+{
+    return w->buffer->buft == wnw__bridge_buffer_type() || ggml_backend_buffer_is_host(w->buffer);
+}
+
+static bool is_by_eight(const struct wnw__bridge_products *p, const struct ggml_tensor *w)
+{
+    return p->by_eight && w->buffer->buft == p->by_eight;
+}
+
+bool wnw__bridge_takes_product(const struct wnw__bridge_products *p, const struct ggml_tensor *node)
 {
     const struct ggml_tensor *w = node->src[0], *x = node->src[1];
-    return node->op == GGML_OP_MUL_MAT && is_weight(w) && x->type == GGML_TYPE_F32 && x->ne[2] == 1 &&
-           x->ne[3] == 1 && x->nb[0] == sizeof(float) && ggml_is_contiguous(node) &&
-           node->type == GGML_TYPE_F32 && x->ne[1] <= INT32_MAX && wnw__matmul_takes(w, x->ne[1], false);
+    if (node->op != GGML_OP_MUL_MAT || !is_matrix(w) || x->type != GGML_TYPE_F32 || x->ne[2] != 1 ||
+        x->ne[3] != 1 || x->nb[0] != sizeof(float) || !ggml_is_contiguous(node) ||
+        node->type != GGML_TYPE_F32 || x->ne[1] > INT32_MAX)
+        return false;
+    return is_by_eight(p, w) ? wnw__matmul_takes_by_eight(w, x->ne[1])
+                             : is_as_in_file(w) && wnw__matmul_takes(w, x->ne[1], false);
 }
 
 /* ---- Scratch ---- */
@@ -110,5 +123,8 @@ void wnw__bridge_products_add(struct wnw__bridge_products *p, struct ggml_contex
         if (x->ne[1] > 1)
             add(graph, p->input.a, y[0], p->act);
     }
-    add(graph, wnw__matmul_node_apart(p->scratch, ctx, w, y, step->n_product, &p->input), y[0], y[0]->data);
+    struct ggml_tensor *ours =
+        is_by_eight(p, w[0]) ? wnw__matmul_node_by_eight(p->scratch, ctx, w[0], y[0], &p->input)
+                             : wnw__matmul_node_apart(p->scratch, ctx, w, y, step->n_product, &p->input);
+    add(graph, ours, y[0], y[0]->data);
 }

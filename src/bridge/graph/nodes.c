@@ -50,16 +50,36 @@ void wnw__bridge_nodes_begin(struct wnw__bridge_backend *b, struct ggml_cgraph *
 
 /* ---- Stores ---- */
 
-static void store(const struct ggml_tensor *node, int ith, int nth)
+/* A row that a store writes: the keys or values of all heads, and the place where they go. */
+struct new_row {
+    const struct wnw__bridge_tensor *t;
+    const float *x;
+    int32_t stream, cell;
+};
+
+static struct new_row row_of(const struct ggml_tensor *node, int64_t i)
 {
     const struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     const struct ggml_tensor *src = node->src[0];
-    const int64_t n = wnw__bridge_store_rows(node), from = n * ith / nth, to = n * (ith + 1) / nth;
     const size_t stride = src->ne[0] == 1 ? (size_t)t->n_embd * sizeof(float) : src->nb[1];
+    const int64_t cell = wnw__bridge_store_cell(node, i);
+    return (struct new_row){.t = t,
+                            .x = (const void *)((const char *)src->data + (size_t)i * stride),
+                            .stream = (int32_t)(cell / t->n_cell),
+                            .cell = (int32_t)(cell % t->n_cell)};
+}
+
+static void store_row(const struct new_row *r)
+{
+    wnw__bridge_layer_write(r->t->layer, r->t->is_v, r->stream, r->cell, r->x);
+}
+
+static void store(const struct ggml_tensor *node, int ith, int nth)
+{
+    const int64_t n = wnw__bridge_store_rows(node), from = n * ith / nth, to = n * (ith + 1) / nth;
     for (int64_t i = from; i < to; i++) {
-        const int64_t cell = wnw__bridge_store_cell(node, i);
-        wnw__bridge_layer_write(t->layer, t->is_v, (int32_t)(cell / t->n_cell), (int32_t)(cell % t->n_cell),
-                                (const void *)((const char *)src->data + (size_t)i * stride));
+        const struct new_row r = row_of(node, i);
+        store_row(&r);
     }
 }
 
@@ -151,6 +171,32 @@ struct wnw__cells_op wnw__bridge_attention(const struct wnw__bridge_backend *b,
     return op;
 }
 
+/* Writes what the stores of an attention have for entries that it is about to read. */
+static void store_read(const struct wnw__cells_op *op, int32_t head, int32_t from, int32_t to)
+{
+    const struct ggml_tensor *const *stores = op->written_from;
+    for (int k = 0; k < 2 && stores[k]; k++)
+        for (int64_t i = 0; i < wnw__bridge_store_rows(stores[k]); i++) {
+            const struct new_row r = row_of(stores[k], i);
+            const int32_t n_head = r.t->layer->n_head, ih = head % n_head, d = r.t->is_v ? op->d_v : op->d_k;
+            if (r.stream == head / n_head)
+                wnw__bridge_head_write(r.t->layer, r.t->is_v, head, r.cell, from, to, r.x + (int64_t)ih * d);
+        }
+}
+
+/* Writes the rows that no head of the attention reads: those of other streams, and those that its mask leaves out. */
+static void store_unread(const struct wnw__cells_op *op)
+{
+    const struct ggml_tensor *const *stores = op->written_from;
+    for (int k = 0; k < 2 && stores[k]; k++)
+        for (int64_t i = 0; i < wnw__bridge_store_rows(stores[k]); i++) {
+            const struct new_row r = row_of(stores[k], i);
+            if (r.stream < op->first_stream || r.stream >= op->first_stream + op->n_stream ||
+                r.cell >= op->n_cell)
+                store_row(&r);
+        }
+}
+
 int wnw__bridge_node_prepare(struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
     const struct wnw__bridge_node what = wnw__bridge_node_get(b, node);
@@ -168,12 +214,18 @@ static void run_node(struct ggml_tensor *node, int ith, int nth, void *user)
     struct wnw__bridge_backend *b = user;
     const struct wnw__bridge_node what = wnw__bridge_node_get(b, node);
     if (what.what == WNW_BRIDGE_STORE) {
-        if (what.with)
-            store(what.with, nth - 1 - ith, nth); /* another thread's where there is one row */
+        if (what.with[0])
+            store(what.with[0], nth - 1 - ith, nth); /* another thread's where there is one row */
         store(node, ith, nth);
         return;
     }
-    const struct wnw__cells_op op = wnw__bridge_attention(b, node);
+    struct wnw__cells_op op = wnw__bridge_attention(b, node);
+    if (what.with[0]) {
+        op.write = store_read;
+        op.written_from = what.with;
+    }
+    if (ith == 0 && what.with[0])
+        store_unread(&op);
     if (ith == 0 && b->watch.policy && b->watch.on_attention)
         b->watch.on_attention(b, node, &op);
     wnw__cells_run(b->cells, &op, ith, nth);

@@ -228,7 +228,9 @@ static bool wants_columns(const struct wnw__bridge_backend *b)
 int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b)
 {
     enum { PER_SITE = 3 }; /* queries before they turn, columns, gates */
-    return b->watch.policy ? PER_SITE * b->watch.n_site : 0;
+    const bool any =
+        b->watch.tracks || (b->watch.needs.flags & (WNW_NEED_INPUT_GATE | WNW_NEED_ATTN_NUMBERS));
+    return b->watch.policy && any ? PER_SITE * b->watch.n_site : 0;
 }
 
 /* The node that a recorder's node is about is its source. */

@@ -99,7 +99,7 @@ void wnw__bridge_record_unasked(const struct wnw__bridge_layer *l, int32_t cell)
 /* Gives back what was kept of these cells of a stream where queries of all cells are: a policy has seen it, or none will. */
 void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n);
 
-/* The most tensors that are added to a graph; and those that are added before a node, and after it. */
+/* The most tensors that are added to a graph, 0: none ever is; and those that are added before a node, and after it. */
 int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b);
 void wnw__bridge_record_before(struct wnw__bridge_backend *b, struct ggml_context *ctx,
                                struct ggml_cgraph *graph, struct ggml_tensor *node);
