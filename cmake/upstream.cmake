@@ -11,7 +11,7 @@ set(wnw_jinja_nodes expression program if_statement for_statement break_statemen
 
 # wnw_compiles(OUT FAULT COMMAND...): "" if the command's files compile, else FAULT and the compiler's first error.
 function(wnw_compiles out fault)
-  execute_process(COMMAND ${ARGN} -fsyntax-only RESULT_VARIABLE status ERROR_VARIABLE said OUTPUT_QUIET)
+  execute_process(COMMAND ${ARGN} -fsyntax-only -Wfatal-errors RESULT_VARIABLE status ERROR_VARIABLE said OUTPUT_QUIET)
   set(why "")
   if(NOT status EQUAL 0)
     string(REGEX MATCH "error: [^\n]*" why "${said}")

@@ -81,7 +81,7 @@ list(REMOVE_ITEM family_tests ${same_bits})
 # Tests whose subject is what kernels compute run with every family. Any other runs with one, in turn: kernels reach it through what
 # these test. ALL asks for every family.
 set(of_kernels ${family_tests})
-list(FILTER of_kernels INCLUDE REGEX "^unit_|^model_(attention|batch|compact|observe|parity|projnorm|second_pass|tail|trace|bridge_(foreign_families|fuse|logits|products))$")
+list(FILTER of_kernels INCLUDE REGEX "^unit_|^model_(attention|batch|observe|parity|projnorm|tail|trace|bridge_(logits|products))$")
 list(REMOVE_ITEM family_tests ${of_kernels})
 list(LENGTH played n_played)
 

@@ -33,7 +33,7 @@ void eval_name_draw(char out[EVAL_MAX_NAME], struct eval_random *r, int n_syllab
 /* Whether one text occurs in the other, ignoring case; a name could occur within a longer one. */
 static bool overlap(const char *a, const char *b)
 {
-    return strcasestr(a, b) || strcasestr(b, a);
+    return strlen(a) < strlen(b) ? strcasestr(b, a) : strcasestr(a, b);
 }
 
 /* Draws names into list[n]. No name contains another name of list or one of other[n_other], or is contained

@@ -45,17 +45,19 @@ static double formed(const struct wnw__attend_job *job, int32_t h, int32_t ahead
 struct buffers {
     float *k, *v;  /* [n][d], its entries as the current row finds them */
     int32_t n;     /* that are there */
+    int32_t to;    /* those from the tail's first ones to here were quantised for the row before */
     double *score; /* [longest head] */
     double *acc;   /* [d] */
 };
 
-/* Entries that row t of the slice looks at. Those that earlier rows looked at are the same for it, unless there is a tail, which
- * entries leave while rows of the slice are read. */
+/* Entries that row t of the slice looks at. Those that the row before looked at are the same for it, but for entries that leave the
+ * tail between them. */
 static void unpack(const struct wnw__attend_job *job, int32_t ih, int32_t t, struct buffers *b)
 {
     const struct wnw__cache *c = job->slice->cache;
-    const int32_t d = job->op->shared->dims.model.d, n = job->layer->len[ih] + t + 1;
-    for (int32_t i = c->n_tail > 0 ? 0 : b->n; i < n; i++) {
+    const int32_t d = job->op->shared->dims.model.d, n = job->layer->len[ih] + t + 1,
+                  to = wnw__cache_quantised_to(c, job->layer, ih, t);
+    for (int32_t i = to != b->to && b->to < b->n ? b->to : b->n; i < n; i++) {
         const struct wnw__kv_rows row = stored(job, ih, i, t);
         wnw__rows_to_f32(row.type, row.k, 1, d, b->k + (int64_t)i * d);
         wnw__rows_to_f32(row.type, row.v, 1, d, b->v + (int64_t)i * d);
@@ -63,6 +65,7 @@ static void unpack(const struct wnw__attend_job *job, int32_t ih, int32_t t, str
         wnw__hadamard(b->v + (int64_t)i * d, d, c->v_block);
     }
     b->n = n;
+    b->to = to;
 }
 
 /* In four sums, because one would wait for itself. */

@@ -152,21 +152,19 @@ static int hold_heads(struct unit *u)
 }
 
 /* Counts what thresholds would keep, which takes no trial. */
-static int count_thresholds(struct unit *u)
+static void count_thresholds(struct unit *u)
 {
     struct wnw__compiling *w = u->w;
     const struct wnw__trial_choice choice = choice_of(w);
     const int32_t n_free = wnw__trial_n_free(u->p.text.n_prompt, w->o.window, w->budget);
-    double unused;
     set_tau(w, 1, &w->items[u->item]);
-    WNW_TRY(wnw__trial_count(&unused, &u->p, &choice, NULL, w->count));
+    wnw__trial_count(&u->p, &choice, w->count);
     for (int32_t i = 0; i < w->n_il; i++)
         u->out[WNW_HELD_BOUND] += (double)(w->count[i] < n_free) / w->n_il;
     for (int32_t i = 0; i < WNW_COMPILER_STEPS; i++) {
         set_tau(w, wnw__compiler_step(i), NULL);
-        WNW_TRY(wnw__trial_count(&u->out[WNW_HELD_CURVE + i], &u->p, &choice, NULL, NULL));
+        u->out[WNW_HELD_CURVE + i] = wnw__trial_count(&u->p, &choice, w->count);
     }
-    return WNW_OK;
 }
 
 static int hold_taus(struct unit *u)
@@ -180,7 +178,8 @@ static int hold_taus(struct unit *u)
         }
         WNW_TRY(try_choice(u, &choice, k, &u->out[k], &u->out[WNW_HELD_KEPT + k]));
     }
-    return count_thresholds(u);
+    count_thresholds(u);
+    return WNW_OK;
 }
 
 static int hold_constant(struct unit *u)

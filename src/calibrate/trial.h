@@ -60,10 +60,10 @@ int32_t wnw__trial_n_free(int32_t n_prompt, int32_t window, int32_t budget);
 int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
                     int32_t *above);
 
-/* Sets *kept to the entries per KV head that such a plan keeps, the mean over the layers. above as before; count[n_il],
- * where not NULL, receives what each layer keeps in addition to the last ones. */
-int wnw__trial_count(double *kept, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
-                     int32_t *above, int32_t *count);
+/* The entries per KV head that such a plan keeps, the mean over the layers. count[n_il] receives what each layer keeps in
+ * addition to the last ones. */
+double wnw__trial_count(const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
+                        int32_t *count);
 
 /* Sets *nll to the mean negative log-likelihood, in nats, of the tokens that follow the prompt, read one
  * after the other on a cache of what the plan keeps; plan NULL: on the full cache. */

@@ -125,20 +125,13 @@ int wnw__trial_plan(wnw_plan **out, const struct wnw__trial_prompt *p, const str
     return rc;
 }
 
-int wnw__trial_count(double *kept, const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
-                     int32_t *above, int32_t *count)
+double wnw__trial_count(const struct wnw__trial_prompt *p, const struct wnw__trial_choice *choice,
+                        int32_t *count)
 {
     const int32_t n_last = protected_last(p->text.n_prompt, p->window, choice->budget);
-    int32_t *own = calloc((size_t)p->n_il, sizeof *own);
-    const bool good = own;
-    *kept = n_last;
-    if (good)
-        count_layers(p, choice, p->text.n_prompt - n_last, own, above);
-    for (int32_t i = 0; good && i < p->n_il; i++) {
-        *kept += (double)own[i] / p->n_il;
-        if (count)
-            count[i] = own[i];
-    }
-    free(own);
-    return good ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the counts of a plan");
+    double kept = n_last;
+    count_layers(p, choice, p->text.n_prompt - n_last, count, NULL);
+    for (int32_t i = 0; i < p->n_il; i++)
+        kept += (double)count[i] / p->n_il;
+    return kept;
 }

@@ -123,6 +123,20 @@ void test_has_one_thread(void)
 #endif
 }
 
+bool test_looks_at_memory(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return true;
+#else
+    return false;
+#endif
+}
+
+bool test_takes_sizes(size_t sum)
+{
+    return !test_looks_at_memory() || sum % 3 == 0;
+}
+
 /* The fixture of the rows that run. Its state is not the group's, which cmocka would give to the tests in place of their
  * rows. */
 static struct {

@@ -97,6 +97,13 @@ void test_int_equal(intmax_t a, intmax_t b, const char *of_a, const char *of_b, 
  * most of its time there, and could never fail. */
 void test_has_one_thread(void);
 
+/* Whether the test runs under AddressSanitizer, which looks at what code does with memory, many times more slowly. What code computes is
+ * tested without it. */
+bool test_looks_at_memory(void);
+/* Whether a test of all combinations of three or more lists of sizes takes this one, `sum` being that of its numbers in the lists. Under
+ * AddressSanitizer that is a third of them, in which every two sizes occur together, as long as another list has three sizes. */
+bool test_takes_sizes(size_t sum);
+
 /* Runs test(&row) for every row of an array whose elements begin with `const char *name`, as a group of cmocka
  * tests of these names. Returns how many failed, as cmocka_run_group_tests. set_up and tear_down may be NULL; *state is
  * between them alone. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "rounding.h"
 
+#include <stdlib.h>
+
 double test_noise(void)
 {
 #ifdef WNW_TEST_NOISE
@@ -8,6 +10,11 @@ double test_noise(void)
 #else
     return 0;
 #endif
+}
+
+bool test_other_kernels(void)
+{
+    return test_noise() > 0 || getenv("WNW_OTHER_KERNELS");
 }
 
 double test_rounding(double arithmetic, int steps)

@@ -6,8 +6,13 @@
 #ifndef WNW_TESTS_ROUNDING_H
 #define WNW_TESTS_ROUNDING_H
 
+#include <stdbool.h>
+
 /* The largest relative error that noise gives to the result of one product or attention; 0 without noise. */
 double test_noise(void);
+/* Whether this is a repetition with the kernels or the rounding of another CPU (tests/kernels.cmake). What neither can change was tested
+ * with the best kernels. */
+bool test_other_kernels(void);
 /* The bound `arithmetic` on relative errors of results that `steps` products or attentions led to, one after the other. Each
  * may amplify what it is given: steps are counted twice. */
 double test_rounding(double arithmetic, int steps);

@@ -539,7 +539,7 @@ int main(int argc, char **argv)
         const int failed = run_all();
         /* Around the CPU no bit may differ. Noise goes by the place in a tensor, which does. And the kernels there are ggml's, so that
          * those of another CPU change nothing. */
-        if (test_noise() > 0 || getenv("WNW_OTHER_KERNELS"))
+        if (test_other_kernels())
             return failed;
         return failed + (wnw_bridge_wrap("CPU") == WNW_OK ? run_around("WINNOW0") : 1);
     }

@@ -169,37 +169,41 @@ static void close_fixture(struct fixture *f)
     free(f->tokens);
 }
 
-static void check_presets(const char *model, bool copied)
+/* Every preset with the model; in repetitions with other kernels every third one, which are others for each of the three models: kernels reach
+ * all of them through the same graphs. */
+static void check_presets(const char *model, int nth, bool copied)
 {
     struct fixture f;
     wnw_method_info info = wnw_method_info_default();
     open_fixture(&f, model);
     copies = copied;
     for (int32_t i = 0; wnw_method_get(i, &info); i++)
-        if (strcmp(info.kind, "preset") == 0 || strcmp(info.kind, "parity preset") == 0)
+        if ((strcmp(info.kind, "preset") == 0 || strcmp(info.kind, "parity preset") == 0) &&
+            (!test_other_kernels() || i % 3 == nth))
             check_preset(&f, info.name);
     copies = false;
     print_message("%s: %d presets work, %d do not\n", model, f.n_same, f.n_refused);
-    assert_cmp(f.n_same, >, f.n_refused);
+    if (!test_other_kernels())
+        assert_cmp(f.n_same, >, f.n_refused);
     close_fixture(&f);
 }
 
 static void test_llama_family(void **state)
 {
     (void)state;
-    check_presets("tiny/tiny-llama.gguf", false);
+    check_presets("tiny/tiny-llama.gguf", 0, false);
 }
 
 static void test_qwen3_copied(void **state)
 {
     (void)state;
-    check_presets("tiny/tiny-qwen3-f32.gguf", true);
+    check_presets("tiny/tiny-qwen3-f32.gguf", 1, true);
 }
 
 static void test_gemma3(void **state)
 {
     (void)state;
-    check_presets("tiny/tiny-gemma3-f32.gguf", false);
+    check_presets("tiny/tiny-gemma3-f32.gguf", 2, false);
 }
 
 /* ---- What is written into entries that stay ---- */

@@ -316,7 +316,7 @@ static bool compare_model(const char *name, const char *float32, const int32_t *
     c.truth = reference_run(&exact, c.tokens, n, n_ubatch, &c.libllama);
     assert_int_equal(c.libllama.n_vocab, info.n_vocab);
     /* What ggml computes depends on no kernel of winnow's. */
-    const bool others = getenv("WNW_OTHER_KERNELS") || test_noise() > 0;
+    const bool others = test_other_kernels();
     bool ok = others || equal_bits(&c);
     struct distances peer = distances_of(&c.truth, &c.libllama, n);
     print_peer(name, &c.libllama, &peer);

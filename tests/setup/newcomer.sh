@@ -26,7 +26,7 @@ export GIT_CEILING_DIRECTORIES=$work # the copy is no part of a repository aroun
 options=(-DCMAKE_BUILD_TYPE=None -DWNW_WERROR=ON -DCMAKE_C_COMPILER_LAUNCHER="$work/reuse" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/reuse")
 of_cache() { sed -n "s/^$1:[A-Z]*=//p" "$cached"; }
 for name in CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_EXE_LINKER_FLAGS CMAKE_PREFIX_PATH ggml_DIR llama_DIR WNW_KERNELS WNW_JINJA \
-    WNW_JINJA_INCLUDE_DIR WNW_BRIDGE WNW_LLAMA_SOURCE_DIR; do
+    WNW_JINJA_INCLUDE_DIR WNW_BRIDGE WNW_LLAMA_SOURCE_DIR WNW_JINJA_CHECKED WNW_BRIDGE_CHECKED; do
     value=$(of_cache $name)
     [ -z "$value" ] || options+=("-D$name=$value")
 done

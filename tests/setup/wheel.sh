@@ -44,9 +44,11 @@ must 'the source package cannot be unpacked' tar -xzf "$work"/source/winnow-*.ta
 find "${code[@]}" -type f | while read -r file; do
     cmp -s "$file" "$work/unpacked/$file" || echo "/$file"
 done >>"$work/changed"
+# Nor is it found out once more that llama.cpp's headers fit (cmake/upstream.cmake).
+mapfile -t fits < <(sed -n 's/^\(WNW_[A-Z]*_CHECKED\):INTERNAL=/cmake.define.\1=/p' "$(dirname "$winnow")/CMakeCache.txt" | sed 'i-C')
 must 'the wheel cannot be made of it' "$tools/venv/bin/pip" wheel "$work"/source/winnow-*.tar.gz -q --no-deps --no-build-isolation --disable-pip-version-check \
     -C build-dir="$work/build" -C cmake.define.CMAKE_C_COMPILER_LAUNCHER="$work/reuse" -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER="$work/reuse" \
-    -C cmake.define.CMAKE_C_FLAGS_RELEASE='-O1 -DNDEBUG' -C cmake.define.CMAKE_CXX_FLAGS_RELEASE='-O1 -DNDEBUG' -w "$work/raw"
+    -C cmake.define.CMAKE_C_FLAGS_RELEASE='-O1 -DNDEBUG' -C cmake.define.CMAKE_CXX_FLAGS_RELEASE='-O1 -DNDEBUG' "${fits[@]}" -w "$work/raw"
 must 'the wheel lacks its libraries' "$tools/venv/bin/python" "$top/scripts/wheel.py" "$work"/raw/winnow-*.whl "$work/dist"
 version=$(sed -n 's/^project(winnow VERSION \([0-9.]*\).*/\1/p' "$top/CMakeLists.txt")
 wheel=$(ls "$work"/dist/*.whl)

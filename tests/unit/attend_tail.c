@@ -207,17 +207,20 @@ static void agrees_with_reference(void **state)
         {.step = LENGTH, .nth = 2, .softmax_known = true, .columns = true},
         {.step = 77, .nth = 1, .softmax_known = true, .columns = true},
     };
+    const bool compares = !test_looks_at_memory();
     for (int32_t il = 0; il < N_LAYER; il++) {
         struct fixture one;
         init(&one, *state, il);
         read_all(&one,
-                 &(struct how){.step = 1, .nth = 2, .stores = true, .softmax_known = true, .ref = true});
-        assert_close(&one, one.ref, 1);
+                 &(struct how){.step = 1, .nth = 2, .stores = true, .softmax_known = true, .ref = compares});
+        if (compares)
+            assert_close(&one, one.ref, 1);
         for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
             struct fixture f;
             init(&f, *state, il);
             read_all(&f, &hows[i]);
-            assert_close(&f, one.ref, hows[i].step);
+            if (compares)
+                assert_close(&f, one.ref, hows[i].step);
             if (hows[i].ref)
                 assert_close(&f, f.ref, hows[i].step);
             if (il == 0)
