@@ -373,8 +373,8 @@ int app_keep_prepare(struct app_keep *keep, struct app_text *remarks, const stru
     keep->more.n_tasks = of->n_expected;
     keep->more.task_tokens = of->expected;
     keep->more.n_task_tokens = of->n_expected_tokens;
-    keep->more.chunk_slack =
-        keep->run.phase == WNW_PHASE_CHUNK && of->args->chunk_slack > 0 ? of->args->chunk_slack : 0;
+    if (keep->run.phase == WNW_PHASE_CHUNK)
+        keep->more.chunk_slack = keep->chunk_slack > 0 ? keep->chunk_slack : fmax(of->args->chunk_slack, 0);
     keep->run.more = &keep->more;
     if (keep->automatic)
         WNW_TRY(choose_policy(keep, of));

@@ -1028,6 +1028,7 @@ wnw_stored_info._fields_ = [
     ("bytes_file", c_uint64),
     ("pieces", c_bool),
     ("n_prefix", c_int32),
+    ("chunk_slack", c_double),
 ]
 
 wnw_stored_session_params._fields_ = [
