@@ -269,6 +269,19 @@ static void note_short_chunks(const struct app_job *job)
              (int)keep->run.chunk, left, (int)window, ceil(window / kept));
 }
 
+/* Says that --evict-every does nothing. */
+static void note_own_times(const struct app_job *job)
+{
+    const wnw_policy *policy = job->keep.policy;
+    if (!job->args->evict_every || !policy)
+        return;
+    if (wnw_policy_is_full(policy))
+        app_note("the policy keeps everything, --evict-every has no effect");
+    else if (wnw_policy_has_own_times(policy))
+        app_note(
+            "the policy drops entries at times of its own while it answers, --evict-every has no effect");
+}
+
 void app_job_notes(const struct app_job *job)
 {
     note_short_chunks(job);
@@ -290,6 +303,7 @@ void app_job_notes(const struct app_job *job)
                  (double)job->kv_bytes_full / 1048576.0);
     if (job->keep.size_ignored)
         app_note("the policy keeps everything, the given size has no effect");
+    note_own_times(job);
     app_note_lines("warning: ", job->remarks.s);
 }
 

@@ -1502,6 +1502,7 @@ FUNCTIONS = {
     "wnw_policy_free": (None, [POINTER(wnw_policy)]),
     "wnw_policy_get_needs": (c_int, [POINTER(wnw_policy), POINTER(wnw_needs)]),
     "wnw_policy_has_own_size": (c_bool, [POINTER(wnw_policy)]),
+    "wnw_policy_has_own_times": (c_bool, [POINTER(wnw_policy)]),
     "wnw_policy_is_full": (c_bool, [POINTER(wnw_policy)]),
     "wnw_policy_parse": (c_int, [POINTER(POINTER(wnw_policy)), c_char_p, POINTER(wnw_registry)]),
     "wnw_policy_rerotates": (c_bool, [POINTER(wnw_policy)]),
