@@ -441,6 +441,10 @@ class wnw_bridge_layer(Structure):
     pass
 
 
+class wnw_bridge_setting(Structure):
+    pass
+
+
 class wnw_bridge_sample(Structure):
     pass
 
@@ -1129,6 +1133,19 @@ wnw_bridge_layer._fields_ = [
     ("room_entries", c_int32),
 ]
 
+wnw_bridge_setting._fields_ = [
+    ("struct_size", c_uint32),
+    ("recipe", c_char_p),
+    ("size", POINTER(wnw_size)),
+    ("by_itself", c_bool),
+    ("found", c_bool),
+    ("chunk", c_int32),
+    ("n_parts", c_int32),
+    ("n_profiles", c_int32),
+    ("parts", POINTER(POINTER(wnw_part))),
+    ("profiles", POINTER(c_char_p)),
+]
+
 wnw_bridge_sample_of._fields_ = [
     ("struct_size", c_uint32),
     ("n_cells", c_int32),
@@ -1371,6 +1388,12 @@ def wnw_bridge_layer_default():
     return p
 
 
+def wnw_bridge_setting_default():
+    p = wnw_bridge_setting()
+    p.struct_size = sizeof(p)
+    return p
+
+
 def wnw_bridge_sample_of_default():
     p = wnw_bridge_sample_of()
     p.struct_size = sizeof(p)
@@ -1426,6 +1449,7 @@ FUNCTIONS = {
     "wnw_bridge_sample_free": (None, [POINTER(wnw_bridge_sample)]),
     "wnw_bridge_sample_new": (c_int, [POINTER(POINTER(wnw_bridge_sample)), POINTER(wnw_bridge), POINTER(wnw_bridge_sample_of)]),
     "wnw_bridge_seen": (c_int, [POINTER(wnw_bridge), c_int32, POINTER(c_int32), c_int32, POINTER(c_int32)]),
+    "wnw_bridge_set": (c_int, [POINTER(wnw_bridge), POINTER(wnw_bridge_setting)]),
     "wnw_bridge_set_chunk": (c_int, [POINTER(wnw_bridge), c_int32]),
     "wnw_bridge_set_policy": (c_int, [POINTER(wnw_bridge), c_char_p, POINTER(wnw_size), c_bool]),
     "wnw_bridge_set_profile": (c_int, [POINTER(wnw_bridge), c_char_p]),

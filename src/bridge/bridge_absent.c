@@ -105,6 +105,13 @@ int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
     return absent();
 }
 
+int wnw_bridge_set(wnw_bridge *cache, const wnw_bridge_setting *setting)
+{
+    (void)cache;
+    (void)setting;
+    return absent();
+}
+
 int wnw_bridge_compress(wnw_bridge *cache)
 {
     (void)cache;
