@@ -224,6 +224,8 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
     s->user = params->user;
     if (params->like)
         share_model(s, params->like);
+    if (!params->like)
+        (void)wnw_bridge_check_workers(params->devices); /* what was lost before is opened again */
     int rc = params->like ? WNW_OK : open_model(s, params);
     if (rc == WNW_OK)
         rc = open_context(s, params);

@@ -176,6 +176,9 @@ WNW_API int wnw_bridge_check_policy_on(const char *device, const wnw_policy *pol
 /* E_BACKEND, with a sentence that names its address, if a worker is lost that one of these devices is on: names with commas between, NULL =
  * all devices of the process. Graphs on it fail. Any thread. */
 WNW_API int wnw_bridge_check_workers(const char *devices);
+/* The same to ask why something failed: also where a worker was lost since the last call of this function, and ggml has connected to it
+ * again. The sentence says what came first. */
+WNW_API int wnw_bridge_lost_workers(const char *devices);
 
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are distinguished by the
  * cells that their rows see. So sequences that share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED,

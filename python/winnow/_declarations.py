@@ -1443,6 +1443,7 @@ FUNCTIONS = {
     "wnw_bridge_is_address": (c_bool, [c_char_p]),
     "wnw_bridge_is_loopback": (c_bool, [c_char_p]),
     "wnw_bridge_load_modules": (c_int, []),
+    "wnw_bridge_lost_workers": (c_int, [c_char_p]),
     "wnw_bridge_n_layers": (c_int32, [POINTER(wnw_bridge)]),
     "wnw_bridge_observe": (c_int, [POINTER(wnw_bridge), c_char_p]),
     "wnw_bridge_register": (c_int, []),

@@ -149,6 +149,11 @@ int wnw_bridge_check_workers(const char *devices)
     return WNW_OK;
 }
 
+int wnw_bridge_lost_workers(const char *devices)
+{
+    return wnw_bridge_check_workers(devices);
+}
+
 int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)
 {
     (void)policy;
