@@ -73,6 +73,13 @@ odd=$tiny/foreign/gemma4.gguf
 "$WINNOW" run -m "$odd" -p 'Which?' -n 1 --kv-type q4_0 --devices cpu >"$work/out" 2>"$work/err" && fail 'a context that libllama refuses'
 grep -q 'context of [0-9]* tokens of type q4_0 on WINNOW0: .' "$work/err" || fail "a refused context: $(cat "$work/err")"
 
+# Its heads have other lengths in layers with a window, and sessions give all of them one.
+seq -s ' ' 60 >"$work/few.txt"
+good 'a document of heads that differ' compress -m "$odd" -t 1 -f "$work/few.txt" --budget 17 -o "$work/odd.wkv" && {
+    "$WINNOW" ask -m "$odd" -t 1 -c "$work/odd.wkv" -p 'Which?' -n 1 --devices cpu >"$work/out" 2>"$work/err" && fail 'a state that libllama refuses'
+    grep -q 'does not take the [0-9]* stored tokens on these devices: .' "$work/err" || fail "a refused state: $(cat "$work/err")"
+}
+
 # A conversation drops as much as one with a session: of the document, and of turns that are long enough.
 for i in $(seq 30); do echo "Room $i has a door, and its key hangs on hook $((i * 7 % 31))."; done >"$work/doc.txt"
 long=$(seq -s ' ' 100 160)
