@@ -217,8 +217,7 @@ static int check_bytes(const struct app_job *job)
                     (unsigned long long)has);
 }
 
-/* Fails if the cache had more bytes than --kv-peak allows, with a policy that leaves more than its size. */
-static int check_peak(const struct app_job *job)
+int app_job_check_peak(const struct app_job *job)
 {
     return app_peak_verify(&job->keep.peak,
                            &(struct app_peak_of){.args = job->args, .kv = &job->kv, .info = &job->info},
@@ -240,7 +239,7 @@ int app_job_read_on(struct app_job *job, int32_t from, int32_t to)
     }
     app_job_measure(job);
     if (to > from) { /* what is refused needs no warning */
-        WNW_TRY(check_peak(job));
+        WNW_TRY(app_job_check_peak(job));
         WNW_TRY(check_bytes(job));
     }
     if (*report.warning)

@@ -363,7 +363,8 @@ int app_keep_prepare(struct app_keep *keep, struct app_text *remarks, const stru
                                                   .kv = of->kv,
                                                   .info = of->info,
                                                   .n = of->n,
-                                                  .n_kept = size_in_entries(keep, of)}));
+                                                  .n_kept = size_in_entries(keep, of),
+                                                  .on_devices = of->on_devices}));
     WNW_TRY(load_profile(keep, remarks, of));
     keep->run.size = keep->size;
     keep->run.profile = keep->profile;

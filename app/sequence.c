@@ -537,6 +537,7 @@ void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size
         if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)
             continue;
         out->bytes += l.bytes;
+        out->bytes_swa += l.sliding ? l.bytes : 0;
         out->n_entries += l.n_entries;
         out->bytes_entries += (uint64_t)l.n_entries * (uint64_t)l.entry_bytes;
         const int64_t most = l.sliding && l.n_cells < s->n_read ? l.n_cells : s->n_read;

@@ -49,6 +49,29 @@ for slack in 1 2; do
 done
 [ "$(cat "$work/peak1")" -lt "$(cat "$work/peak2")" ] || fail "slack takes no more: $(cat "$work/peak1" "$work/peak2")"
 
+# Chunks that fit a peak: the device never has more, and as much stays as without. What always fits is read whole.
+ids 2000 9 >"$work/many"
+on=(run -m "$model" --tokens "$work/many" -n 1 --json -t 1)
+good 'a prompt without a peak' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75
+peak=$(($(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv_bytes_full"])' "$work/out") * 7 / 10))
+for devices in cpu "cpu,rpc:127.0.0.1:$port --layers 1,3"; do
+    for how in '--policy keydiff --ratio 0.75' '--policy snapkv+adakv --budget 400' '--ratio 0.75' '--policy keydiff --budget 300 --chunk-slack 1.5'; do
+        # shellcheck disable=SC2086
+        good "a peak: $devices, $how" "${on[@]}" --devices $devices $how --kv-peak "$peak" && {
+            json "a peak: $devices, $how" "$work/out" "64 <= o['chunks']['chunk'] <= 2000 and o['kv_bytes'] < o['chunks']['kv_peak_bytes'] <= $peak and 250 < o['kept_tokens_mean'] <= 500"
+            [ "$(grep -c "read in chunks of [0-9]* tokens: .* --kv-peak allows" "$work/err")" -eq 1 ] || fail "a peak: not said once: $(cat "$work/err")"
+        }
+    done
+done
+good 'a peak above all' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75 --kv-peak 1G && json 'a peak above all' "$work/out" '"chunks" not in o'
+bad 'too small a peak' 'allow at least' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75 --kv-peak 64K
+least=$(sed -n 's/.*allow at least \([0-9]*\),.*/\1/p' "$work/err")
+good 'the least peak' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75 --kv-peak "$least" &&
+    json 'the least peak holds' "$work/out" "o['chunks']['kv_peak_bytes'] <= $least"
+bad 'a byte less' 'allow at least' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75 --kv-peak $((least - 1))
+good 'ppl with a peak' ppl -m "$model" --tokens "$work/many" --prefix 1900 --policy keydiff --ratio 0.75 --kv-peak "$peak" --json --devices cpu &&
+    json 'ppl with a peak' "$work/out" "o['chunks']['kv_peak_bytes'] <= $peak"
+
 # Dropped entries are gone: with few of them the text is harder, and takes less memory.
 good 'much is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu --policy streaming_llm --budget 290 && cp "$work/out" "$work/much"
 good 'little is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu --policy streaming_llm --budget 8 &&
