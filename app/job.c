@@ -6,6 +6,7 @@
 #include "app/job_input.h"
 #include "app/models.h"
 #include "app/process.h"
+#include "app/profiles.h"
 #include "base/err.h"
 #include "winnow_method.h"
 
@@ -281,6 +282,17 @@ static void note_own_times(const struct app_job *job)
             "the policy drops entries at times of its own while it answers, --evict-every has no effect");
 }
 
+/* Says why documents of a folder may be kept by another policy than without one. */
+static void note_no_profiles(const struct app_job *job)
+{
+    struct app_text found = {0};
+    if (job->no_profiles && job->keep.automatic && app_profile_list(&found, job->model_path) == APP_OK &&
+        found.len > 0)
+        app_note("auto chooses without this model's calibration results here, which documents of a folder are "
+                 "not found by; without --store it may choose another policy");
+    free(found.s);
+}
+
 void app_job_notes(const struct app_job *job)
 {
     note_short_chunks(job);
@@ -288,6 +300,7 @@ void app_job_notes(const struct app_job *job)
         app_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->keep.automatic && job->keep.choice.recipe)
         app_auto_tell(&job->keep.choice);
+    note_no_profiles(job);
     if (!job->no_profiles && app_keep_lacks_shares(&job->keep, job->args))
         app_note("this model has no profile of shares, without which more answers are lost: "
                  "`winnow calibrate shares -m %.120s` makes one, in minutes for small models",
