@@ -6,6 +6,7 @@
 #include "app/job_input.h"
 #include "app/models.h"
 #include "app/process.h"
+#include "app/profiles.h"
 #include "base/err.h"
 #include "winnow_method.h"
 
@@ -217,8 +218,7 @@ static int check_bytes(const struct app_job *job)
                     (unsigned long long)has);
 }
 
-/* Fails if the cache had more bytes than --kv-peak allows, with a policy that leaves more than its size. */
-static int check_peak(const struct app_job *job)
+int app_job_check_peak(const struct app_job *job)
 {
     return app_peak_verify(&job->keep.peak,
                            &(struct app_peak_of){.args = job->args, .kv = &job->kv, .info = &job->info},
@@ -240,7 +240,7 @@ int app_job_read_on(struct app_job *job, int32_t from, int32_t to)
     }
     app_job_measure(job);
     if (to > from) { /* what is refused needs no warning */
-        WNW_TRY(check_peak(job));
+        WNW_TRY(app_job_check_peak(job));
         WNW_TRY(check_bytes(job));
     }
     if (*report.warning)
@@ -269,6 +269,30 @@ static void note_short_chunks(const struct app_job *job)
              (int)keep->run.chunk, left, (int)window, ceil(window / kept));
 }
 
+/* Says that --evict-every does nothing. */
+static void note_own_times(const struct app_job *job)
+{
+    const wnw_policy *policy = job->keep.policy;
+    if (!job->args->evict_every || !policy)
+        return;
+    if (wnw_policy_is_full(policy))
+        app_note("the policy keeps everything, --evict-every has no effect");
+    else if (wnw_policy_has_own_times(policy))
+        app_note(
+            "the policy drops entries at times of its own while it answers, --evict-every has no effect");
+}
+
+/* Says why documents of a folder may be kept by another policy than without one. */
+static void note_no_profiles(const struct app_job *job)
+{
+    struct app_text found = {0};
+    if (job->no_profiles && job->keep.automatic && app_profile_list(&found, job->model_path) == APP_OK &&
+        found.len > 0)
+        app_note("auto chooses without this model's calibration results here, which documents of a folder are "
+                 "not found by; without --store it may choose another policy");
+    free(found.s);
+}
+
 void app_job_notes(const struct app_job *job)
 {
     note_short_chunks(job);
@@ -276,6 +300,7 @@ void app_job_notes(const struct app_job *job)
         app_note("no size given, removing half of the entries (--ratio 0.5)");
     if (job->keep.automatic && job->keep.choice.recipe)
         app_auto_tell(&job->keep.choice);
+    note_no_profiles(job);
     if (!job->no_profiles && app_keep_lacks_shares(&job->keep, job->args))
         app_note("this model has no profile of shares, without which more answers are lost: "
                  "`winnow calibrate shares -m %.120s` makes one, in minutes for small models",
@@ -290,6 +315,7 @@ void app_job_notes(const struct app_job *job)
                  (double)job->kv_bytes_full / 1048576.0);
     if (job->keep.size_ignored)
         app_note("the policy keeps everything, the given size has no effect");
+    note_own_times(job);
     app_note_lines("warning: ", job->remarks.s);
 }
 

@@ -99,6 +99,8 @@ int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on
 int app_job_read_first(struct app_job *job, int32_t n);
 /* The same for a job whose session has read other tokens before: tokens [from, to) of the prompt. */
 int app_job_read_on(struct app_job *job, int32_t from, int32_t to);
+/* Fails if the cache had more bytes than --kv-peak allows, with a policy that leaves more than its size. */
+int app_job_check_peak(const struct app_job *job);
 /* Stores the cache's present size in the job. */
 void app_job_measure(struct app_job *job);
 /* Number of tokens that are compressed: those of the document with --context-only, else all. */

@@ -363,7 +363,8 @@ int app_keep_prepare(struct app_keep *keep, struct app_text *remarks, const stru
                                                   .kv = of->kv,
                                                   .info = of->info,
                                                   .n = of->n,
-                                                  .n_kept = size_in_entries(keep, of)}));
+                                                  .n_kept = size_in_entries(keep, of),
+                                                  .on_devices = of->on_devices}));
     WNW_TRY(load_profile(keep, remarks, of));
     keep->run.size = keep->size;
     keep->run.profile = keep->profile;
@@ -373,8 +374,8 @@ int app_keep_prepare(struct app_keep *keep, struct app_text *remarks, const stru
     keep->more.n_tasks = of->n_expected;
     keep->more.task_tokens = of->expected;
     keep->more.n_task_tokens = of->n_expected_tokens;
-    keep->more.chunk_slack =
-        keep->run.phase == WNW_PHASE_CHUNK && of->args->chunk_slack > 0 ? of->args->chunk_slack : 0;
+    if (keep->run.phase == WNW_PHASE_CHUNK)
+        keep->more.chunk_slack = keep->chunk_slack > 0 ? keep->chunk_slack : fmax(of->args->chunk_slack, 0);
     keep->run.more = &keep->more;
     if (keep->automatic)
         WNW_TRY(choose_policy(keep, of));

@@ -16,6 +16,7 @@ struct app_keep {
     wnw_policy *policy;   /* NULL until app_keep_prepare where it is chosen */
     bool automatic;       /* no policy was named, or auto: it is chosen once the prompt is known */
     bool was_read;        /* the session has entries that were read for another policy or none */
+    double chunk_slack;   /* of a stored document that is read on; 0 = that of --chunk-slack */
     wnw_profile *profile; /* NULL = none */
     wnw_policy_choice choice;
     char *recipe; /* owned: for --keep-quality; NULL = none is asked for, or not chosen yet */

@@ -9,8 +9,9 @@
 #include <math.h>
 
 /* A chunk that the peak decides on has LEAST to MOST tokens. GROWTH: entries that a head may have room for beyond what it
- * holds, because heads grow in blocks. F16_FIRST: entries of a quantised head with a tail that are stored in f16 too. */
-enum { LEAST = 64, MOST = 2048, GROWTH = 32, F16_FIRST = 64 };
+ * holds, because heads grow in blocks. On devices a head has an eighth more, and grows in steps of STEP, which is also how layers grow that
+ * are as libllama has them. F16_FIRST: entries of a quantised head with a tail that are stored in f16 too. */
+enum { LEAST = 64, MOST = 2048, GROWTH = 32, STEP = 256, F16_FIRST = 64 };
 
 static double slack_of(const struct app_args *args)
 {
@@ -68,6 +69,21 @@ static int64_t entries_in(const struct app_peak_of *of, uint64_t bytes, int64_t 
     return fit;
 }
 
+/* Entries that a head has room for where it holds n. */
+static int64_t room_of(const struct app_peak_of *of, int64_t n)
+{
+    return of->on_devices ? n + n / 8 + 2 * STEP : n + GROWTH;
+}
+
+/* The most entries that a head can hold where it has that room. */
+static int64_t held_in(const struct app_peak_of *of, int64_t room)
+{
+    int64_t n = of->on_devices ? (room - 2 * STEP) * 8 / 9 + 2 : room;
+    while (room_of(of, n) > room && n > 0)
+        n--;
+    return n;
+}
+
 /* Refuses chunks where none fits in addition to what stays. */
 static int check_least(const struct app_peak_of *of, int64_t kept, int64_t room)
 {
@@ -77,7 +93,7 @@ static int check_least(const struct app_peak_of *of, int64_t kept, int64_t room)
                     "--kv-peak %lld is too small: %lld entries per head stay between chunks, and a chunk "
                     "takes %d; allow at least %llu, or keep less",
                     (long long)of->args->kv_peak, (long long)kept, LEAST,
-                    (unsigned long long)bytes_of(of, kept + LEAST + GROWTH));
+                    (unsigned long long)bytes_of(of, room_of(of, kept + LEAST)));
 }
 
 /* Refuses ways of reading that the peak does not allow. */
@@ -105,18 +121,19 @@ int app_peak_choose(struct app_peak *peak, wnw_run *run, const struct app_peak_o
     *peak = (struct app_peak){0};
     if (!(of->args->kv_peak > 0))
         return APP_OK;
-    peak->whole = bytes_of(of, n);
+    peak->whole = bytes_of(of, of->on_devices ? (n + STEP - 1) / STEP * STEP : n);
     if (peak->whole <= (uint64_t)of->args->kv_peak)
         return APP_OK;
     WNW_TRY(check_way(peak, run, of));
     const double between = ceil(of->n_kept * slack_of(of->args));
     const int64_t kept = between < (double)n ? (int64_t)between : n,
-                  room = entries_in(of, (uint64_t)of->args->kv_peak, n + LEAST + GROWTH) - GROWTH - kept;
+                  room =
+                      held_in(of, entries_in(of, (uint64_t)of->args->kv_peak, room_of(of, n + LEAST))) - kept;
     WNW_TRY(check_least(of, kept, room));
     if (run->chunk > room)
         return app_fail(
             APP_BAD_INPUT, "--evict chunk:%d does not fit --kv-peak; use chunk:%lld, or allow %llu bytes",
-            run->chunk, (long long)room, (unsigned long long)bytes_of(of, kept + run->chunk + GROWTH));
+            run->chunk, (long long)room, (unsigned long long)bytes_of(of, room_of(of, kept + run->chunk)));
     run->phase = WNW_PHASE_CHUNK;
     if (run->chunk == 0)
         run->chunk = (int32_t)(room < MOST ? room : MOST);

@@ -19,7 +19,8 @@ struct app_peak_of {
     const struct app_kv *kv;
     const wnw_model_info *info;
     int32_t n;
-    double n_kept; /* entries per layer and KV head that stay */
+    double n_kept;   /* entries per layer and KV head that stay */
+    bool on_devices; /* a sequence of libllama has the cache, whose heads get more room at a time */
 };
 
 /* Refuses options that do not go together, before a model is open. Returns an exit code. */

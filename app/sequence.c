@@ -44,10 +44,10 @@ struct app_sequence {
 };
 
 /* What came of something on the devices. Where a worker of theirs is lost, that is the reason, and nothing that came back since then
- * counts. */
+ * counts. Something may also fail because a worker was lost to which ggml has connected again. */
 static int settled(int rc, const char *devices)
 {
-    WNW_TRY(wnw_bridge_check_workers(devices));
+    WNW_TRY(rc == WNW_E_BACKEND ? wnw_bridge_lost_workers(devices) : wnw_bridge_check_workers(devices));
     return rc;
 }
 
@@ -225,14 +225,20 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
     s->user = params->user;
     if (params->like)
         share_model(s, params->like);
+    if (!params->like)
+        (void)wnw_bridge_lost_workers(params->devices); /* what was lost before does not count */
     int rc = params->like ? WNW_OK : open_model(s, params);
     if (rc == WNW_OK)
         rc = open_context(s, params);
     if (rc == WNW_OK)
         rc = begin(s, params);
-    rc = settled(rc, s->shared ? s->shared->devices : params->devices);
-    if (rc == WNW_OK)
+    const char *devices = s->shared && s->shared->devices ? s->shared->devices : params->devices;
+    rc = settled(rc, devices);
+    if (rc == WNW_OK) {
+        (void)wnw_bridge_lost_workers(
+            devices); /* nor does what was lost while it was opened, and came back */
         return WNW_OK;
+    }
     app_sequence_free(s);
     *out = NULL;
     return rc;
@@ -261,11 +267,15 @@ int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, in
             "has it: leave the devices out, or store it with --kv-type f16");
     if (n_past >= s->n_ctx)
         return wnw__fail(WNW_E_FULL, "%d tokens do not fit the context of %d", (int)n_past, (int)s->n_ctx);
+    struct wnw__said said;
+    wnw__said_begin(&said);
     const bool taken = llama_state_seq_set_data(s->ctx, state, n, 0) != 0;
-    WNW_TRY(settled(WNW_OK, s->shared->devices));
+    wnw__said_end(&said);
+    int rc = WNW_OK;
     if (!taken)
-        return wnw__fail(WNW_E_BACKEND, "libllama does not take the %d stored tokens on these devices",
-                         (int)n_past);
+        rc = wnw__fail(WNW_E_BACKEND, "libllama does not take the %d stored tokens on these devices%s%s",
+                       (int)n_past, *said.error ? ": " : "", said.error);
+    WNW_TRY(settled(rc, s->shared->devices));
     s->n_read = s->n_loaded = n_past;
     return WNW_OK;
 }
@@ -282,12 +292,16 @@ int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *to
     uint8_t *state = malloc(n + 1);
     if (!state)
         return wnw__fail(WNW_E_NOMEM, "no memory for a state of %zu bytes", n);
+    struct wnw__said said;
+    wnw__said_begin(&said);
     const size_t got = llama_state_seq_get_data(s->ctx, state, n, 0);
+    wnw__said_end(&said);
     int rc = settled(WNW_OK, s->shared->devices);
+    if (rc == WNW_OK && got == 0)
+        rc = wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens%s%s", (int)s->n_read,
+                       *said.error ? ": " : "", said.error);
     if (rc == WNW_OK)
-        rc = got == 0
-                 ? wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens", (int)s->n_read)
-                 : wnw_session_take_sequence(to, state, got, tokens, s->n_read, s->n_settled);
+        rc = wnw_session_take_sequence(to, state, got, tokens, s->n_read, s->n_settled);
     free(state);
     return rc;
 }
@@ -329,12 +343,16 @@ static int read_batch(struct app_sequence *s, const int32_t *tokens, int32_t n, 
         s->batch.logits[i] = all_logits || i == n - 1;
     }
     s->has_logits = false;
+    struct wnw__said said;
+    wnw__said_begin(&said);
     const int32_t rc = llama_decode(s->ctx, s->batch);
-    WNW_TRY(settled(WNW_OK, s->shared->devices));
+    wnw__said_end(&said);
+    int status = WNW_OK;
     if (rc != 0)
-        return wnw__fail(WNW_E_BACKEND,
-                         "the devices could not read a batch of %d tokens after %d (libllama says %d)",
-                         (int)n, (int)s->n_read, (int)rc);
+        status = wnw__fail(WNW_E_BACKEND,
+                           "the devices could not read a batch of %d tokens after %d (libllama says %d%s%s)",
+                           (int)n, (int)s->n_read, (int)rc, *said.error ? ": " : "", said.error);
+    WNW_TRY(settled(status, s->shared->devices));
     s->n_read += n;
     return WNW_OK;
 }
@@ -528,6 +546,7 @@ void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size
         if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)
             continue;
         out->bytes += l.bytes;
+        out->bytes_swa += l.sliding ? l.bytes : 0;
         out->n_entries += l.n_entries;
         out->bytes_entries += (uint64_t)l.n_entries * (uint64_t)l.entry_bytes;
         const int64_t most = l.sliding && l.n_cells < s->n_read ? l.n_cells : s->n_read;

@@ -26,6 +26,7 @@ struct app_sequence_size {
     int64_t n_entries;      /* of all heads */
     uint64_t bytes_entries; /* of their keys and values */
     uint64_t bytes, bytes_full;
+    uint64_t bytes_swa; /* of `bytes`, those of layers with a sliding window */
     uint64_t
         bytes_most; /* `bytes` after any chunk was read, before it was compressed; 0: nothing was read in chunks */
 };

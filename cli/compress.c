@@ -190,6 +190,7 @@ static int take_rules(struct app_job *job, const struct addition *a)
     job->keep.size = a->info.size;
     job->keep.run.phase = a->info.phase;
     job->keep.run.chunk = a->info.chunk;
+    job->keep.chunk_slack = a->info.chunk_slack;
     return APP_OK;
 }
 

@@ -57,19 +57,20 @@ json_t *cli_inspect_stored(const wnw_stored *st)
     const bool has_text = wnw_stored_get_text(st, &text);
     app_kv_word(kv,
                 &(struct app_kv){.type = info.kv_type, .tail = info.kv_tail, .unrotated = info.kv_unrotated});
-    return json_pack(
-        "{s:s, s:i, s:s, s:{s:o, s:o, s:s}, s:i, s:i, s:o, s:o, s:s, s:i, s:s, s:b, s:b, s:f, s:I, s:I, s:o, "
-        "s:o, s:o, s:o}",
-        "format", "winnow-wkv", "version", (int)info.version, "writer", info.writer, "model", "name",
-        app_json_text(info.model), "arch", app_json_text(info.arch), "fingerprint", info.fingerprint,
-        "n_tokens", (int)info.n_tokens, "n_past", (int)info.n_past, "policy", text_json(info.policy), "size",
-        size_json(&info.size), "phase", wnw_phase_name(info.phase), "chunk", (int)info.chunk, "kv_type", kv,
-        "recurrent", (int)info.recurrent, "pieces", (int)info.pieces, "kept_tokens_mean",
-        (double)info.n_entries / ((double)info.n_layer * info.n_head_kv), "kv_bytes",
-        (json_int_t)info.bytes_entries, "file_bytes", (json_int_t)info.bytes_file, "document",
-        has_text ? text_json(text.document) : json_null(), "system",
-        has_text ? text_json(text.system) : json_null(), "tokens", wnw__json_i32s(tokens, n), "layers",
-        layers_json(st, &info));
+    return json_pack("{s:s, s:i, s:s, s:{s:o, s:o, s:s}, s:i, s:i, s:o, s:o, s:s, s:i, s:f, s:s, s:b, s:b, "
+                     "s:f, s:I, s:I, s:o, "
+                     "s:o, s:o, s:o}",
+                     "format", "winnow-wkv", "version", (int)info.version, "writer", info.writer, "model",
+                     "name", app_json_text(info.model), "arch", app_json_text(info.arch), "fingerprint",
+                     info.fingerprint, "n_tokens", (int)info.n_tokens, "n_past", (int)info.n_past, "policy",
+                     text_json(info.policy), "size", size_json(&info.size), "phase",
+                     wnw_phase_name(info.phase), "chunk", (int)info.chunk, "chunk_slack", info.chunk_slack,
+                     "kv_type", kv, "recurrent", (int)info.recurrent, "pieces", (int)info.pieces,
+                     "kept_tokens_mean", (double)info.n_entries / ((double)info.n_layer * info.n_head_kv),
+                     "kv_bytes", (json_int_t)info.bytes_entries, "file_bytes", (json_int_t)info.bytes_file,
+                     "document", has_text ? text_json(text.document) : json_null(), "system",
+                     has_text ? text_json(text.system) : json_null(), "tokens", wnw__json_i32s(tokens, n),
+                     "layers", layers_json(st, &info));
 }
 
 static int read_stored(json_t **o, const char *path)

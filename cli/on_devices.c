@@ -17,8 +17,6 @@ static const char *find_refused(const struct app_args *a)
         return a->evict;
     if (a->evict_every)
         return "--evict-every";
-    if (a->kv_peak > 0)
-        return "--kv-peak";
     if (a->kv_tail > 0)
         return "--kv-tail";
     if (a->kv_rotate && strcmp(a->kv_rotate, "on") != 0)
@@ -134,6 +132,7 @@ void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job)
     job->kept_mean = size.kept_mean;
     job->kv_bytes = size.bytes;
     job->kv_bytes_full = size.bytes_full;
+    job->kv_bytes_swa = size.bytes_swa;
     job->kv_bytes_peak = size.bytes_most;
 }
 
@@ -161,7 +160,7 @@ static int read_chunks(struct cli_on_devices *d, struct app_job *job, int32_t n)
     if (status != WNW_OK)
         return app_fail_status(status);
     cli_on_devices_measure(d, job);
-    return APP_OK;
+    return app_job_check_peak(job);
 }
 
 int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int32_t n)

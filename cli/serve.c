@@ -318,11 +318,23 @@ static int start(const struct cli_args *args, const char *server, const char *mo
     return app_fail(APP_FAILED, "cannot start %s: %s", server, strerror(errno));
 }
 
+/* The size of a server that keeps everything is for requests that name another policy. */
+static void say_full(const struct cli_args *args)
+{
+    static const char whole[] = "every request keeps its whole cache, unless it names another policy";
+    if (args->app.budget != APP_UNSET)
+        app_note("%s, which keeps %lld entries a head then", whole, (long long)args->app.budget);
+    else if (!isnan(args->app.ratio))
+        app_note("%s, which removes %.4g of the prompt then", whole, args->app.ratio);
+    else
+        app_note("%s (docs/use/server.md)", whole);
+}
+
 /* What "auto" chooses is said by the server, which chooses. */
 static void say_policy(const struct cli_args *args, const char *recipe)
 {
     if (strcmp(recipe, "full") == 0)
-        app_note("every request keeps its whole cache, unless it sets a size (docs/use/server.md)");
+        say_full(args);
     else if (asks_quality(args) && args->app.budget == APP_UNSET && isnan(args->app.ratio))
         app_note("policy %s, as few entries as preserve that quality, unless a request sets another", recipe);
     else if (args->app.budget != APP_UNSET)
@@ -347,6 +359,11 @@ static int check(const struct cli_args *args, const char *recipe)
         return app_fail(APP_BAD_INPUT, "--state has no name; give a folder");
     if (args->park_disk != APP_UNSET && !args->state)
         return app_fail(APP_BAD_INPUT, "--park-disk needs a folder: give --state DIR");
+    if (args->park_ratio > 0 && args->park == 0 && (!args->state || args->park_disk == 0))
+        return app_fail(APP_BAD_INPUT,
+                        "--park-ratio %g is of conversations that are parked, and with --park 0 none is; "
+                        "leave one of the two out, or give --state DIR",
+                        args->park_ratio);
     WNW_TRY(cli_serve_rest_check(args, &has_key));
     WNW_TRY(check_policy(args, recipe, NULL));
     WNW_TRY(cli_serve_documents_check(&app->documents));

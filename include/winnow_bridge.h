@@ -146,6 +146,25 @@ struct wnw_part;
  * function runs in the thread that decodes, and must not use the context; if it fails, the sequence stays whole. */
 WNW_API int wnw_bridge_add_part(wnw_bridge *cache, const struct wnw_part *part);
 
+/* What wnw_bridge_set sets. Zeros are the defaults. All is read within the call; parts are borrowed as by wnw_bridge_add_part. */
+typedef struct wnw_bridge_setting {
+    uint32_t struct_size;
+    const char *recipe;   /* as in wnw_bridge_set_policy; NULL: no policy */
+    const wnw_size *size; /* NULL = the recipe's own */
+    bool by_itself;
+    bool found; /* the profiles were looked for: those that do not fit are left out */
+    int32_t chunk;
+    int32_t n_parts, n_profiles;
+    const struct wnw_part *const *parts; /* [n_parts] */
+    const char *const *profiles;         /* [n_profiles] files */
+} wnw_bridge_setting;
+
+WNW_DEFAULT(wnw_bridge_setting, wnw_bridge_setting_default)
+
+/* Sets policy, chunk, parts and profiles at once, in place of all that was set before. After a failure everything is as it was before the call.
+ * Errors are those of wnw_bridge_set_chunk, _add_part, _set_profile and _set_policy, in this order. */
+WNW_API int wnw_bridge_set(wnw_bridge *cache, const wnw_bridge_setting *setting);
+
 /* Whether a policy can be had here, with these profiles (NULL = none): WNW_OK, E_UNSUPPORTED or E_MISMATCH as above. Asks no cache: a
  * model's layers may still not go with it. One with +sampled can be had by programs that feed a sample; wnw_bridge_set_policy refuses
  * it. Any thread. */
@@ -157,6 +176,9 @@ WNW_API int wnw_bridge_check_policy_on(const char *device, const wnw_policy *pol
 /* E_BACKEND, with a sentence that names its address, if a worker is lost that one of these devices is on: names with commas between, NULL =
  * all devices of the process. Graphs on it fail. Any thread. */
 WNW_API int wnw_bridge_check_workers(const char *devices);
+/* The same to ask why something failed: also where a worker was lost since the last call of this function, and ggml has connected to it
+ * again. The sentence says what came first. */
+WNW_API int wnw_bridge_lost_workers(const char *devices);
 
 /* Compresses, at once, the sequence that the last row of the last batch belongs to. Sequences are distinguished by the
  * cells that their rows see. So sequences that share a prefix share what is kept of it. E_NOT_OBSERVED, E_UNSUPPORTED,

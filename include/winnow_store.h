@@ -90,6 +90,7 @@ typedef struct wnw_stored_info {
     int32_t n_prefix; /* first tokens, which the template wrote */
     /* Entries after those of the n_prefix tokens that a recursive policy, such as lagkv, has settled in every head; 0: none. */
     int32_t n_settled;
+    double chunk_slack; /* as in wnw_run_more; 0 = the size after each chunk */
 } wnw_stored_info;
 
 WNW_DEFAULT(wnw_stored_info, wnw_stored_info_default)
@@ -134,7 +135,7 @@ WNW_DEFAULT(wnw_stored_session_params, wnw_stored_session_default_params)
 WNW_API int wnw_stored_session(wnw_session **out, const wnw_stored *st, wnw_engine *e,
                                const wnw_stored_session_params *params);
 
-/* wnw_session_begin for reading on under the same rules. Policy, size, phase and chunk of the run must be those of the
+/* wnw_session_begin for reading on under the same rules. Policy, size, phase, chunk and chunk_slack of the run must be those of the
  * file. The rules also count what was read before it was stored, so that a ratio or a budget is that of all tokens
  * together. E_ARG: the run differs from the file. Errors are those of wnw_session_begin. */
 WNW_API int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_run *run);
@@ -193,8 +194,8 @@ typedef struct wnw_store_key {
     uint32_t struct_size;
     const wnw_model *model;
     const wnw_session_params *session; /* attention, type, tail and rotation of the cache */
-    const wnw_run *run;                /* policy, size, phase, chunk and what the prompt's template wrote */
-    const int32_t *tokens;             /* [n_tokens] of the document, as they are read */
+    const wnw_run *run;    /* policy, size, phase, chunk, chunk_slack and what the prompt's template wrote */
+    const int32_t *tokens; /* [n_tokens] of the document, as they are read */
     int32_t n_tokens;
 } wnw_store_key;
 

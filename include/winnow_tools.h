@@ -127,6 +127,10 @@ WNW_API bool wnw_policy_rerotates(const wnw_policy *p);
 /* Whether the policy has a size of its own where none is given (LagKV's retention, a score threshold). */
 WNW_API bool wnw_policy_has_own_size(const wnw_policy *p);
 
+/* Whether the policy drops entries at times of its own while tokens are generated (LagKV after each block, DuoAttention with each token), so
+ * that `every` of wnw_run and what it leaves have no effect. */
+WNW_API bool wnw_policy_has_own_times(const wnw_policy *p);
+
 /* Whether a policy can work in the phase; if not, *reason (may be NULL) becomes a sentence, which is static. */
 WNW_API bool wnw_policy_allows(const wnw_policy *p, wnw_phase phase, const char **reason);
 

@@ -20,7 +20,7 @@ function(wnw_starts program)
   target_link_options(${program} PRIVATE LINKER:--wrap=main)
 endfunction()
 
-add_executable(winnow_python_command python/program.c)
+add_executable(winnow_python_command python/program.c $<TARGET_OBJECTS:winnow_need_cpu>)
 wnw_starts(winnow_python_command)
 target_include_directories(winnow_python_command PRIVATE ${PROJECT_SOURCE_DIR} include)
 target_link_libraries(winnow_python_command PRIVATE winnow_python wnw_flags)

@@ -192,6 +192,16 @@ static int read_key(struct serve_request *r, const char *key, const json_t *v, c
     return 400;
 }
 
+/* A size that the field gives, where everything is kept; NULL: there is none. */
+static const char *idle_size(const struct serve_request *r, const json_t *field)
+{
+    if (!serve_keeps_all(&r->ask.keep_rule))
+        return NULL;
+    if (json_object_get(field, "budget"))
+        return "winnow.budget";
+    return json_object_get(field, "ratio") ? "winnow.ratio" : NULL;
+}
+
 static int read_field(struct serve_request *r, const json_t *field, char *why, const char **param)
 {
     const char *key;
@@ -214,6 +224,12 @@ static int read_field(struct serve_request *r, const json_t *field, char *why, c
     {
         status = status ? status : read_key(r, key, v, why, param);
     }
+    const char *idle = status ? NULL : idle_size(r, field);
+    if (idle)
+        status =
+            fail(why, param, idle,
+                 "the policy keeps everything, the given size has no effect; leave it out, or name another "
+                 "policy, such as \"auto\"");
     if (!status && serve_automatic_settle(&r->ask.keep_rule) != WNW_OK)
         status = fail(why, param, "winnow.policy", wnw_last_error());
     return status;

@@ -65,6 +65,7 @@ if(wnw_missing)
 endif()
 wnw_server_program(winnow_server serve/borders.c serve/breaks.c serve/calls.c serve/compress.c serve/config.c serve/decode.c serve/document_cells.c serve/give_up.c serve/join_cells.c serve/join_room.c serve/inspect.c
   serve/slot_view.c serve/park_begin.c serve/plain.c serve/libllama_real.c serve/rule.c serve/sample.c serve/slot_save.c serve/settings.c serve/stretch.c serve/watched.c ${wnw_pages} ${wnw_routes})
+target_sources(winnow_server PRIVATE $<TARGET_OBJECTS:winnow_need_cpu>)
 set_target_properties(winnow_server PROPERTIES OUTPUT_NAME winnow-llama-server)
 target_include_directories(winnow_server PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(winnow_server SYSTEM PRIVATE ${wnw_cache}/llama-server ${LLAMA_INCLUDE_DIR})

@@ -138,6 +138,13 @@ static bool asks_tasks(const wnw_policy *policy)
            (needs.second_pass == WNW_PASS_TASK || needs.second_pass == WNW_PASS_BOTH);
 }
 
+/* A line of what was assumed, once for all types and masks. */
+static void note(struct eval_configs *c, const char *line)
+{
+    if (!c->notes.s || !strstr(c->notes.s, line))
+        app_text_put(&c->notes, "%s%s", c->notes.len > 0 ? "\n" : "", line);
+}
+
 /* Whether a policy is run in a mode. One that uses the question is not agnostic. In mode "task" the others would do the same
  * as in mode "agnostic". */
 static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum eval_mode mode)
@@ -148,9 +155,21 @@ static bool fits_mode(struct eval_configs *c, const struct eval_recipe *r, enum 
     char line[256];
     snprintf(line, sizeof line, "%.120s is left out of mode %s: %s", r->text, eval_mode_name(mode),
              tasks ? "it is told the question" : "it does not ask for one");
-    if (!c->notes.s || !strstr(c->notes.s, line)) /* once for all types and masks */
-        app_text_put(&c->notes, "%s%s", c->notes.len > 0 ? "\n" : "", line);
+    note(c, line);
     return false;
+}
+
+/* Says that a rule of --evict-every means no more than that entries go while answers are generated. */
+static void note_own_times(struct eval_configs *c, const struct eval_recipe *r, const wnw_run *rules)
+{
+    char line[256];
+    if (rules->every == 0 || r->plans || !wnw_policy_has_own_times(r->policy))
+        return;
+    snprintf(line, sizeof line,
+             "%.120s drops entries at times of its own while it answers: no number of --evict-every has an "
+             "effect on it",
+             r->text);
+    note(c, line);
 }
 
 /* Size i of one policy, under every rule. */
@@ -170,6 +189,7 @@ static int add_size(struct eval_configs *c, const struct eval_lists *l, const st
         return app_fail(APP_BAD_INPUT, "%s has no size of its own; give it one", r->text);
     for (int32_t k = 0; k < l->n_rules; k++) { /* the full cache has no rule: all but its first are dropped */
         WNW_TRY(app_keep_allowed(r->policy, &l->rules[k], l->evict));
+        note_own_times(c, r, &l->rules[k]);
         WNW_TRY(add_config(c, l, config, k));
     }
     return APP_OK;

@@ -441,6 +441,10 @@ class wnw_bridge_layer(Structure):
     pass
 
 
+class wnw_bridge_setting(Structure):
+    pass
+
+
 class wnw_bridge_sample(Structure):
     pass
 
@@ -1029,6 +1033,7 @@ wnw_stored_info._fields_ = [
     ("pieces", c_bool),
     ("n_prefix", c_int32),
     ("n_settled", c_int32),
+    ("chunk_slack", c_double),
 ]
 
 wnw_stored_session_params._fields_ = [
@@ -1127,6 +1132,19 @@ wnw_bridge_layer._fields_ = [
     ("sliding", c_int32),
     ("key_bytes", c_int32),
     ("room_entries", c_int32),
+]
+
+wnw_bridge_setting._fields_ = [
+    ("struct_size", c_uint32),
+    ("recipe", c_char_p),
+    ("size", POINTER(wnw_size)),
+    ("by_itself", c_bool),
+    ("found", c_bool),
+    ("chunk", c_int32),
+    ("n_parts", c_int32),
+    ("n_profiles", c_int32),
+    ("parts", POINTER(POINTER(wnw_part))),
+    ("profiles", POINTER(c_char_p)),
 ]
 
 wnw_bridge_sample_of._fields_ = [
@@ -1371,6 +1389,12 @@ def wnw_bridge_layer_default():
     return p
 
 
+def wnw_bridge_setting_default():
+    p = wnw_bridge_setting()
+    p.struct_size = sizeof(p)
+    return p
+
+
 def wnw_bridge_sample_of_default():
     p = wnw_bridge_sample_of()
     p.struct_size = sizeof(p)
@@ -1420,12 +1444,14 @@ FUNCTIONS = {
     "wnw_bridge_is_address": (c_bool, [c_char_p]),
     "wnw_bridge_is_loopback": (c_bool, [c_char_p]),
     "wnw_bridge_load_modules": (c_int, []),
+    "wnw_bridge_lost_workers": (c_int, [c_char_p]),
     "wnw_bridge_n_layers": (c_int32, [POINTER(wnw_bridge)]),
     "wnw_bridge_observe": (c_int, [POINTER(wnw_bridge), c_char_p]),
     "wnw_bridge_register": (c_int, []),
     "wnw_bridge_sample_free": (None, [POINTER(wnw_bridge_sample)]),
     "wnw_bridge_sample_new": (c_int, [POINTER(POINTER(wnw_bridge_sample)), POINTER(wnw_bridge), POINTER(wnw_bridge_sample_of)]),
     "wnw_bridge_seen": (c_int, [POINTER(wnw_bridge), c_int32, POINTER(c_int32), c_int32, POINTER(c_int32)]),
+    "wnw_bridge_set": (c_int, [POINTER(wnw_bridge), POINTER(wnw_bridge_setting)]),
     "wnw_bridge_set_chunk": (c_int, [POINTER(wnw_bridge), c_int32]),
     "wnw_bridge_set_policy": (c_int, [POINTER(wnw_bridge), c_char_p, POINTER(wnw_size), c_bool]),
     "wnw_bridge_set_profile": (c_int, [POINTER(wnw_bridge), c_char_p]),
@@ -1502,6 +1528,7 @@ FUNCTIONS = {
     "wnw_policy_free": (None, [POINTER(wnw_policy)]),
     "wnw_policy_get_needs": (c_int, [POINTER(wnw_policy), POINTER(wnw_needs)]),
     "wnw_policy_has_own_size": (c_bool, [POINTER(wnw_policy)]),
+    "wnw_policy_has_own_times": (c_bool, [POINTER(wnw_policy)]),
     "wnw_policy_is_full": (c_bool, [POINTER(wnw_policy)]),
     "wnw_policy_parse": (c_int, [POINTER(POINTER(wnw_policy)), c_char_p, POINTER(wnw_registry)]),
     "wnw_policy_rerotates": (c_bool, [POINTER(wnw_policy)]),

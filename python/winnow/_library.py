@@ -67,7 +67,7 @@ def check_cpu():
     if platform.machine() not in ("x86_64", "AMD64"):
         return
     flags = _cpu_flags()
-    missing = sorted({"avx2", "fma", "f16c"} - flags) if flags is not None else []
+    missing = sorted({"avx2", "bmi2", "fma", "f16c"} - flags) if flags is not None else []
     if missing:
         raise WinnowError(f"this CPU has no {', '.join(missing)}, which this package was compiled for; build winnow on this machine", "E_UNSUPPORTED")
 

@@ -93,37 +93,33 @@ def _whole(chunk):
 
 
 def attach(llm, policy="auto", ratio=None, *, budget=None, kv_bytes=None, chunk=None, profile="auto"):
-    """Compresses each prompt of a Llama from now on, when the prompt has ended. A later call replaces the policy; None removes it.
+    """Compresses each prompt of a Llama from now on, when the prompt has ended. A later call replaces the policy; None removes it. A call that
+    raises changes nothing.
 
     ratio: fraction of the entries that is removed; budget: average entries kept per layer and KV head; kv_bytes: bytes of kept keys and values.
     Without a size 0.5 is removed. policy: a recipe, a press or a scorer in Python. A scorer that raises leaves the prompt
     whole, and its traceback is printed.
     chunk: a prompt is compressed while it is read, too, after this number of tokens (at least 128), so that its full cache is never there.
     profile: calibration results, as for winnow.Model. Prompts with fewer than 128 new tokens stay whole."""
-    cache = _cache(llm)
+    cache, setting = _cache(llm), c.wnw_bridge_setting_default()
+    of_press = getattr(policy, "compression_ratio", None)
+    size = _size(of_press if ratio is None and budget is None and kv_bytes is None else ratio, budget, kv_bytes)
+    paths, setting.found = profile_paths(llm.model_path, profile)
+    setting.chunk, setting.n_profiles = 0 if chunk is None else _whole(chunk), len(paths)
+    setting.profiles = (ctypes.c_char_p * len(paths))(*map(os.fsencode, paths))
     if policy is None:
         _check(_backend.wnw_bridge_set_policy(cache, None, None, False))
         return
-    of_press = getattr(policy, "compression_ratio", None)
-    if ratio is None and budget is None and kv_bytes is None:
-        ratio = of_press
-    size, recipe = _size(ratio, budget, kv_bytes), text(str(policy), "a policy")
-    _check(_backend.wnw_bridge_add_part(cache, None))
-    _check(_backend.wnw_bridge_set_chunk(cache, 0 if chunk is None else _whole(chunk)))
-    for one in scorers():
-        _check(_backend.wnw_bridge_add_part(cache, one._attached()))
-    paths, found = profile_paths(llm.model_path, profile)
-    _check(_backend.wnw_bridge_set_profile(cache, None))
-    for path in paths:
-        status = _backend.wnw_bridge_set_profile(cache, os.fsencode(path))
-        if not (found and status in (c.WNW_E_MISMATCH, c.WNW_E_FORMAT)):
-            _check(status)
+    parts = [one._attached() for one in scorers()]
+    setting.recipe, setting.by_itself, setting.n_parts = text(str(policy), "a policy"), True, len(parts)
+    setting.parts = (ctypes.POINTER(c.wnw_part) * len(parts))(*parts)
     if size.kind == c.WNW_SIZE_NONE:
         # A recipe may have a size of its own, such as a threshold. Others are refused without one.
-        if _backend.wnw_bridge_set_policy(cache, recipe, None, True) >= 0:
+        if _backend.wnw_bridge_set(cache, ctypes.byref(setting)) >= 0:
             return
         size = _size(0.5, None, None)
-    _check(_backend.wnw_bridge_set_policy(cache, recipe, ctypes.byref(size), True))
+    setting.size = ctypes.pointer(size)
+    _check(_backend.wnw_bridge_set(cache, ctypes.byref(setting)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -105,6 +105,13 @@ int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
     return absent();
 }
 
+int wnw_bridge_set(wnw_bridge *cache, const wnw_bridge_setting *setting)
+{
+    (void)cache;
+    (void)setting;
+    return absent();
+}
+
 int wnw_bridge_compress(wnw_bridge *cache)
 {
     (void)cache;
@@ -140,6 +147,11 @@ int wnw_bridge_check_workers(const char *devices)
 {
     (void)devices;
     return WNW_OK;
+}
+
+int wnw_bridge_lost_workers(const char *devices)
+{
+    return wnw_bridge_check_workers(devices);
 }
 
 int wnw_bridge_check_policy(const wnw_policy *policy, const wnw_profile *profile)

@@ -288,6 +288,11 @@ bool wnw_policy_has_own_size(const wnw_policy *p)
             (wnw__policy_keeps_all(p) && !wnw_policy_is_full(p)));
 }
 
+bool wnw_policy_has_own_times(const wnw_policy *p)
+{
+    return p && (wnw__policy_is_recursive(p) || wnw__policy_slides(p));
+}
+
 const char *wnw__policy_layout(const wnw_policy *p)
 {
     const bool uniform = wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_UNIFORM);

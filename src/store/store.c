@@ -116,10 +116,12 @@ static int check_run(const wnw_run *run)
 static int make_form(struct key *k, const wnw_store_key *key)
 {
     wnw_run run = wnw_run_default();
+    wnw_run_more more = wnw_run_more_default();
     wnw_session_params how = wnw_session_default_params();
     wnw_prompt_parts prompt = wnw_prompt_parts_default();
-    char size[64];
+    char size[64], slack[32] = "";
     WNW_TRY(WNW_SIZED_TAKE(wnw_run, &run, key->run));
+    WNW_TRY(WNW_SIZED_TAKE(wnw_run_more, &more, run.more));
     WNW_TRY(WNW_SIZED_TAKE(wnw_session_params, &how, key->session));
     WNW_TRY(run.prompt ? wnw_prompt_get_parts(run.prompt, &prompt) : WNW_OK);
     WNW_TRY(check_run(&run));
@@ -131,10 +133,13 @@ static int make_form(struct key *k, const wnw_store_key *key)
     k->form = malloc(room);
     if (!k->form)
         return wnw__fail(WNW_E_NOMEM, "no memory for the form of a document");
-    snprintf(k->form, room, "%s, %s, tail %d, rotated %d, attention %d, %s, %s, %s %d, prefix %d, suffix %d",
+    if (more.chunk_slack > 1)
+        snprintf(slack, sizeof slack, " slack %a", more.chunk_slack);
+    snprintf(k->form, room,
+             "%s, %s, tail %d, rotated %d, attention %d, %s, %s, %s %d%s, prefix %d, suffix %d",
              k->fingerprint, wnw_kv_type_name(how.kv_type), (int)how.kv_tail, (int)!how.kv_unrotated,
-             (int)how.attn, policy, size, wnw_phase_name(run.phase), (int)run.chunk, (int)prompt.n_prefix,
-             (int)prompt.n_suffix);
+             (int)how.attn, policy, size, wnw_phase_name(run.phase), (int)run.chunk, slack,
+             (int)prompt.n_prefix, (int)prompt.n_suffix);
     k->document = (struct wnw__document){.form = k->form, .fingerprint = k->fingerprint, .policy = policy};
     return WNW_OK;
 }

@@ -47,6 +47,7 @@ int wnw_stored_get_info(const wnw_stored *st, wnw_stored_info *out)
     info.size = m->state.rules.size;
     info.phase = m->state.rules.phase;
     info.chunk = m->state.rules.chunk;
+    info.chunk_slack = m->state.rules.slack;
     info.n_tokens = st->n_tokens;
     info.n_past = m->state.n_past;
     info.bytes_file = st->n_bytes;
@@ -169,21 +170,29 @@ static bool same_size(const wnw_size *a, const wnw_size *b)
     return true;
 }
 
+/* 0 and 1 are the same: the size stays after each chunk. */
+static bool same_slack(double a, double b)
+{
+    return (a > 1 ? a : 1) == (b > 1 ? b : 1);
+}
+
 int wnw_stored_resume(wnw_session *s, const wnw_stored *st, const wnw_run *run)
 {
     wnw_run own = wnw_run_default();
+    wnw_run_more more = wnw_run_more_default();
     WNW_REQUIRE(s);
     WNW_REQUIRE(st);
     WNW_REQUIRE(run);
     WNW_TRY(WNW_SIZED_TAKE(wnw_run, &own, run));
+    WNW_TRY(WNW_SIZED_TAKE(wnw_run_more, &more, own.more));
     const struct wnw__eviction *ev = &st->meta.state.rules;
     const char *policy = own.policy ? wnw_policy_string(own.policy) : "",
                *stored = st->meta.policy ? st->meta.policy : "";
     if (strcmp(policy, stored) != 0 || !same_size(&own.size, &ev->size) || own.phase != ev->phase ||
-        own.chunk != ev->chunk)
+        own.chunk != ev->chunk || !same_slack(more.chunk_slack, ev->slack))
         return wnw__fail(WNW_E_ARG,
-                         "the stored cache was compressed with '%.200s' and its size; the same are "
-                         "needed to go on",
+                         "the stored cache was compressed with '%.200s', its size, phase and chunks; the "
+                         "same are needed to go on",
                          stored);
     WNW_TRY(wnw_session_begin(s, run));
     wnw__session_resume_rules(s, &st->meta.state);

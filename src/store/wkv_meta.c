@@ -7,6 +7,7 @@
 #include "winnow_tools.h"
 
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 /* Names of numbers that are kept with entries, by enum wnw__aux. Of projected norms, the kind is a number. */
@@ -77,10 +78,11 @@ static json_t *rules_of(const struct wnw__wkv_meta *m)
     const struct wnw__session_state *s = &m->state;
     if (!m->policy)
         return json_null();
-    return json_pack("{s:s, s:o, s:s, s:i, s:b, s:i, s:i, s:b}", "policy", m->policy, "size",
+    return json_pack("{s:s, s:o, s:s, s:i, s:b, s:i, s:i, s:b, s:o*}", "policy", m->policy, "size",
                      size_of(&s->rules.size), "phase", wnw_phase_name(s->rules.phase), "chunk",
                      (int)s->rules.chunk, "once", (int)s->rules.once, "n_uncounted", (int)s->n_uncounted,
-                     "n_keep", (int)s->n_keep, "is_over", (int)s->is_over);
+                     "n_keep", (int)s->n_keep, "is_over", (int)s->is_over, "chunk_slack",
+                     s->rules.slack > 1 ? json_real(s->rules.slack) : NULL);
 }
 
 static json_t *layout_of(const struct wnw__wkv_meta *m)
@@ -257,6 +259,17 @@ static wnw_size read_size(struct fields *all)
     return size;
 }
 
+/* Files without the field, as older ones are, keep the size after each chunk. */
+static double read_slack(struct fields *f, const struct wnw__eviction *ev)
+{
+    const json_t *v = json_object_get(f->o, "chunk_slack");
+    const double x = json_number_value(v);
+    const bool fits = ev->phase == WNW_PHASE_CHUNK && ev->size.kind != WNW_SIZE_NONE;
+    if (!v)
+        return 0;
+    return is_there(f, "chunk_slack", json_is_number(v) && fits && x > 1 && isfinite(x)) ? x : 0;
+}
+
 static void read_rules(struct wnw__wkv_meta *m, struct fields *all)
 {
     if (json_is_null(json_object_get(all->o, "rules")))
@@ -272,6 +285,7 @@ static void read_rules(struct wnw__wkv_meta *m, struct fields *all)
     is_there(&f, "phase", i < WNW_PHASE_DECODE);
     s->rules.phase = (wnw_phase)i;
     s->rules.chunk = count(&f, "chunk", INT32_MAX);
+    s->rules.slack = read_slack(&f, &s->rules);
     s->rules.once = flag(&f, "once");
     s->n_uncounted = (int32_t)whole(&f, "n_uncounted", -(1 << 30) - (int64_t)INT32_MAX / 2, INT32_MAX);
     s->n_keep = count(&f, "n_keep", INT32_MAX);

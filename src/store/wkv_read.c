@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a stored session: everything in the file is checked before any of it is used. */
 #include "base/system.h"
+#include "policy/policy.h"
 #include "store/wkv.h"
 #include "winnow_tools.h"
 
@@ -201,6 +202,9 @@ static int read_meta(struct wnw_stored *st)
     const int rc = wnw_policy_parse(&st->policy, st->meta.policy, NULL);
     snprintf(why, sizeof why, "%s", rc == WNW_OK ? "" : wnw_last_error());
     st->meta.state.rules.policy = st->policy;
+    if (rc == WNW_OK && st->meta.state.rules.slack > 0 && wnw__policy_is_recursive(st->policy))
+        return wnw__fail(WNW_E_FORMAT,
+                         "its rules leave more than the size between chunks, which its recipe cannot");
     return rc == WNW_OK || rc == WNW_E_NOMEM ? rc : wnw__fail(WNW_E_UNSUPPORTED, "its recipe: %s", why);
 }
 

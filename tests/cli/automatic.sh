@@ -36,6 +36,9 @@ chooses 'while decoding' 'kvzap:recent=32,room=0.3+shares' -m "$model" --ratio 0
 chooses 'less than shares were measured at' 'keydiff-values-sampled' -m "$model" --raw --budget 8 --context-only
 # A folder of readings finds them by recipe, and profiles are no part of it.
 chooses 'a folder of readings' 'keydiff-sampled' -m "$model" --ratio 0.5 --context-only --store "$work/readings"
+grep -q "auto chooses without this model's calibration results here" "$work/err" || fail "a folder of readings: why is not said: $(cat "$work/err")"
+good 'a folder of readings, no profile' run -f "$work/doc.txt" -p "$question" -n 1 -t 1 -m "$small" --ratio 0.5 --context-only --store "$work/readings" &&
+    grep -q 'calibration results' "$work/err" && fail "a folder of readings, no profile: $(cat "$work/err")"
 # What gates said is stored with a document, and more can be added to it. A conversation about it has read no gates of its own.
 good 'stored' compress -m "$model" -f "$work/doc.txt" --budget 60 -t 1 -o "$work/doc.wkv" && grep -q 'policy: kvzap (' "$work/err" || fail "another choice: $(cat "$work/err")"
 good 'added' compress -c "$work/doc.wkv" -m "$model" -f "$work/doc.txt" -t 1 -o "$work/both.wkv"

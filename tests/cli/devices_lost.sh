@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # A worker that ends at any moment of a command: while the model is sent, while the prompt is read, compressed, stored or answered. Each time a
-# sentence names its address, and no file is left. Or the command was done already, and what it gave is what it gives else.
+# sentence names its address and says what came first, and no file is left. Or the command was done already, and what it gave is what it gives
+# else.
 . "$(dirname "$0")/lib.sh"
 need_backend
 model=$tiny/tiny-llama.gguf
@@ -9,8 +10,8 @@ ids 200 >"$work/ids"
 free_port
 start_worker --device CPU
 
-# A worker's relay that ends after a number of requests, counted over all connections: relay.py PORT MOST COUNT. It writes its own port to standard
-# output, and a byte for each request to the file COUNT.
+# A worker's relay that ends after a number of requests, counted over all connections: relay.py PORT MOST COUNT [again]. It writes its own port to
+# standard output, and a byte for each request to the file COUNT. again: only that connection ends, and others are taken.
 cat >"$work/relay.py" <<'PY'
 import os, socket, sys, threading
 port, most, count = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -40,6 +41,9 @@ def requests(a, b):
         while True:
             head = exactly(a, 9)
             with lock:
+                if seen == most and len(sys.argv) > 4:
+                    seen += 1
+                    raise EOFError
                 if seen == most:
                     os._exit(0)
                 seen += 1
@@ -47,6 +51,7 @@ def requests(a, b):
             b.sendall(head + exactly(a, int.from_bytes(head[1:], "little")))
     except (EOFError, OSError):
         end(b)
+        end(a)
 
 def answers(a, b):
     try:
@@ -65,12 +70,15 @@ while True:
     threading.Thread(target=answers, args=(a, b), daemon=True).start()
 PY
 
-# through MOST COMMAND...: a command whose second device is a worker, over a relay that ends after MOST requests. $code, $address.
+# through MOST COMMAND...: a command whose second device is a worker, over a relay that ends after MOST requests. $code, $address; $again is for
+# the relay.
+again=
 through() {
     local most=$1 relay
     shift
     : >"$work/port"
-    python3 "$work/relay.py" "$port" "$most" "$work/count" >"$work/port" 2>/dev/null &
+    # shellcheck disable=SC2086
+    python3 "$work/relay.py" "$port" "$most" "$work/count" $again >"$work/port" 2>/dev/null &
     relay=$!
     for _ in $(seq 100); do
         [ -s "$work/port" ] && break
@@ -87,32 +95,55 @@ through() {
 shown() {
     case $1 in
         *.wkv) "$WINNOW" inspect "$1" --json && "$WINNOW" ask -m "$model" -c "$1" -p 'And now?' -n 8 --temp 0 -t 1 2>/dev/null ;;
-        *) cat "$1" ;;
+        *.csv) grep -c '^[^#]' "$1" ;;
+        *.run) python3 - "$1/results.jsonl" <<'PY' ;;
+import json, os, sys
+rows = [json.loads(line) for line in open(sys.argv[1])] if os.path.exists(sys.argv[1]) else []
+for key in sorted(r["key"] for r in rows):
+    print(key)
+PY
+        *) sed -E 's/"[a-z_]+_ms": [0-9.e+-]+//g' "$1" ;;
     esac
 }
 
-# at_any_moment NAME FILE COMMAND...: FILE is what the command writes, or - for its standard output.
+# nothing_left FILE: the command that failed stored nothing but what it had whole before: answers of an evaluation that are those of the whole run.
+nothing_left() {
+    case $1 in
+        "$work/out") true ;;
+        *.run) [ ! -e "$1" ] || [ -z "$(comm -23 <(shown "$1") "$work/whole")" ] ;;
+        *) [ ! -e "$1" ] ;;
+    esac
+}
+
+# at_any_moment NAME FILE COMMAND...: FILE is what the command writes, or - for its standard output. ways: of ending, as $again.
+ways=('' again)
 at_any_moment() {
     local name=$1 file=$2 all most
     shift 2
     [ "$file" = - ] && file=$work/out
-    rm -f "$file"
+    rm -rf "$file"
+    again=
     through 1000000 "$@"
     [ $code = 0 ] || { fail "$name: $code, $(cat "$work/err")"; return; }
     shown "$file" >"$work/whole" || fail "$name: $file"
     all=$(wc -c <"$work/count")
     [ "$all" -gt 40 ] || fail "$name: only $all requests"
     for most in 0 2 $(seq 7 $((all / 7 + 1)) "$all") $((all - 1)); do
-        rm -f "$file"
-        through "$most" "$@"
-        if [ $code = 0 ]; then
-            shown "$file" | cmp -s - "$work/whole" || fail "$name, $most of $all requests: another result"
-            [ "$most" -gt $((all / 2)) ] || fail "$name, $most of $all requests: exit code 0"
-            continue
-        fi
-        [ $code = 1 ] || fail "$name, $most of $all requests: exit code $code, $(cat "$work/err")"
-        tail -n 1 "$work/err" | grep -q "$address" || fail "$name, $most of $all requests: $(cat "$work/err")"
-        [ "$file" = "$work/out" ] || [ ! -e "$file" ] || fail "$name, $most of $all requests: a file is left"
+        for again in "${ways[@]}"; do
+            rm -rf "$file"
+            through "$most" "$@"
+            if [ $code = 0 ]; then
+                shown "$file" | cmp -s - "$work/whole" || fail "$name, $most of $all requests $again: another result"
+                # Where another connection is made before anything is on the worker, nothing is lost.
+                [ -n "$again" ] || [ "$most" -gt $((all / 2)) ] || fail "$name, $most of $all requests $again: exit code 0"
+                continue
+            fi
+            [ $code = 1 ] || fail "$name, $most of $all requests $again: exit code $code, $(cat "$work/err")"
+            tail -n 1 "$work/err" | grep -q "$address" || fail "$name, $most of $all requests $again: $(cat "$work/err")"
+            # What came first is that a connection ended, with a request or while it began. That no other one can be made came later.
+            [ "$most" -lt 20 ] || tail -n 1 "$work/err" | grep -Eq 'is lost: (it closed the connection|.* is no RPC server of ggml.*);' || fail "$name, $most of $all requests $again: $(cat "$work/err")"
+            nothing_left "$file" || fail "$name, $most of $all requests $again: a file is left"
+        done
     done
 }
 
@@ -121,6 +152,14 @@ at_any_moment 'an answer' - run "${on[@]}" --tokens "$work/ids" -n 6 --temp 0
 at_any_moment 'a plan' "$work/plan.json" plan "${on[@]}" --tokens "$work/ids" -o "$work/plan.json"
 seq -s ' ' 200 >"$work/doc.txt"
 at_any_moment 'a stored document' "$work/doc.wkv" compress "${on[@]}" --raw -f "$work/doc.txt" -o "$work/doc.wkv"
+"$WINNOW" compress -m "$model" -t 1 --policy keydiff --ratio 0.5 --raw -f "$work/doc.txt" -o "$work/asked.wkv" 2>"$work/err" || fail "a document: $(cat "$work/err")"
+ways=('')
+at_any_moment 'a question' - ask -m "$model" -t 1 -c "$work/asked.wkv" -p 'And now?' -n 6 --temp 0
+at_any_moment 'a perplexity' - ppl "${on[@]}" --tokens "$work/ids" --json
+ways=('' again)
+at_any_moment 'an evaluation' "$work/eval.run" eval -m "$model" -t 1 --policies keydiff --ratios 0.5 --quiet --no-gate --batch 1 --tasks niah_single_1     --lengths 600 --samples 1 --answer-tokens 4 --out "$work/eval.run"
+ways=('')
+at_any_moment 'a benchmark' "$work/bench.csv" bench -m "$model" -t 1 --lengths 300 --reps 1 --decode-tokens 4 --peer own --csv "$work/bench.csv"
 kill $worker
 wait $worker 2>/dev/null || true
 finish

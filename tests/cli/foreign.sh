@@ -32,6 +32,22 @@ for name in olmo2 phi3 lfm2 gemma3n gemma4 gpt-oss granitehybrid qwen35; do
         json "$name: ppl scores the rest" "$work/out" 'o["scored_tokens"] > 300 and o["ppl"] > 1'
 done
 
+# A document is asked as the command reads it by itself, with the policy that is chosen.
+for name in gemma3n gemma4; do
+    m=$foreign/$name.gguf
+    seq -s ' ' 60 >"$work/few"
+    short=(-m "$m" -t 1 -n 8 --temp 0 --json)
+    kept=(-f "$work/few" --budget 17 --kv-type f32)
+    good "$name: a document at once" run "${short[@]}" "${kept[@]}" --context-only -p 'Which?' && cp "$work/out" "$work/at-once"
+    good "$name: a document" compress -m "$m" -t 1 "${kept[@]}" -o "$work/few.wkv" && good "$name: asked" ask "${short[@]}" -c "$work/few.wkv" -p 'Which?' && {
+        py "$work/at-once" "$work/out" <<'PY' || fail "$name: asked: $(cat "$work/at-once" "$work/out")"
+import json, sys
+a, b = (json.load(open(path)) for path in sys.argv[1:])
+assert all(a[k] == b[k] for k in ("tokens", "text", "kept_tokens_mean", "prompt_tokens"))
+PY
+    }
+done
+
 # A key that libllama divides by: no command lets it see the file. The other name has the same length, so that the file stays valid.
 LC_ALL=C sed 's/olmo2\.attention\.head_count/olmo2.attention.head_kount/' "$foreign/olmo2.gguf" >"$work/heads.gguf"
 LC_ALL=C sed 's/gemma4\.rope\.dimension_count/gemma4.rope.dimension_kount/; s/gemma4\.attention\.key_length/gemma4.attention.key_lenght/' \

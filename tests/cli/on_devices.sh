@@ -49,6 +49,29 @@ for slack in 1 2; do
 done
 [ "$(cat "$work/peak1")" -lt "$(cat "$work/peak2")" ] || fail "slack takes no more: $(cat "$work/peak1" "$work/peak2")"
 
+# Chunks that fit a peak: the device never has more, and as much stays as without. What always fits is read whole.
+ids 2000 9 >"$work/many"
+on=(run -m "$model" --tokens "$work/many" -n 1 --json -t 1)
+good 'a prompt without a peak' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75
+peak=$(($(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv_bytes_full"])' "$work/out") * 7 / 10))
+for devices in cpu "cpu,rpc:127.0.0.1:$port --layers 1,3"; do
+    for how in '--policy keydiff --ratio 0.75' '--policy snapkv+adakv --budget 400' '--ratio 0.75' '--policy keydiff --budget 300 --chunk-slack 1.5'; do
+        # shellcheck disable=SC2086
+        good "a peak: $devices, $how" "${on[@]}" --devices $devices $how --kv-peak "$peak" && {
+            json "a peak: $devices, $how" "$work/out" "64 <= o['chunks']['chunk'] <= 2000 and o['kv_bytes'] < o['chunks']['kv_peak_bytes'] <= $peak and 250 < o['kept_tokens_mean'] <= 500"
+            [ "$(grep -c "read in chunks of [0-9]* tokens: .* --kv-peak allows" "$work/err")" -eq 1 ] || fail "a peak: not said once: $(cat "$work/err")"
+        }
+    done
+done
+good 'a peak above all' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75 --kv-peak 1G && json 'a peak above all' "$work/out" '"chunks" not in o'
+bad 'too small a peak' 'allow at least' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75 --kv-peak 64K
+least=$(sed -n 's/.*allow at least \([0-9]*\),.*/\1/p' "$work/err")
+good 'the least peak' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75 --kv-peak "$least" &&
+    json 'the least peak holds' "$work/out" "o['chunks']['kv_peak_bytes'] <= $least"
+bad 'a byte less' 'allow at least' "${on[@]}" --devices cpu --policy keydiff --ratio 0.75 --kv-peak $((least - 1))
+good 'ppl with a peak' ppl -m "$model" --tokens "$work/many" --prefix 1900 --policy keydiff --ratio 0.75 --kv-peak "$peak" --json --devices cpu &&
+    json 'ppl with a peak' "$work/out" "o['chunks']['kv_peak_bytes'] <= $peak"
+
 # Dropped entries are gone: with few of them the text is harder, and takes less memory.
 good 'much is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu --policy streaming_llm --budget 290 && cp "$work/out" "$work/much"
 good 'little is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu --policy streaming_llm --budget 8 &&
@@ -72,6 +95,13 @@ done
 odd=$tiny/foreign/gemma4.gguf
 "$WINNOW" run -m "$odd" -p 'Which?' -n 1 --kv-type q4_0 --devices cpu >"$work/out" 2>"$work/err" && fail 'a context that libllama refuses'
 grep -q 'context of [0-9]* tokens of type q4_0 on WINNOW0: .' "$work/err" || fail "a refused context: $(cat "$work/err")"
+
+# Its heads have other lengths in layers with a window, and sessions give all of them one.
+seq -s ' ' 60 >"$work/few.txt"
+good 'a document of heads that differ' compress -m "$odd" -t 1 -f "$work/few.txt" --budget 17 -o "$work/odd.wkv" && {
+    "$WINNOW" ask -m "$odd" -t 1 -c "$work/odd.wkv" -p 'Which?' -n 1 --devices cpu >"$work/out" 2>"$work/err" && fail 'a state that libllama refuses'
+    grep -q 'does not take the [0-9]* stored tokens on these devices: .' "$work/err" || fail "a refused state: $(cat "$work/err")"
+}
 
 # A conversation drops as much as one with a session: of the document, and of turns that are long enough.
 for i in $(seq 30); do echo "Room $i has a door, and its key hangs on hook $((i * 7 % 31))."; done >"$work/doc.txt"

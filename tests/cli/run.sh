@@ -96,6 +96,13 @@ good 'a target while generating' run "${tiny_llama[@]}" -f "$work/doc.txt" -p "$
     json 'the prompt keeps its own size' "$work/out" 'o["kept_tokens_mean"] == 64'
 good 'full in chunks' run "${tiny_llama[@]}" -f "$work/doc.txt" -p "$question" --evict chunk:64 -n 8 --json &&
     json 'full in chunks keeps all' "$work/out" 'o["kept_tokens_mean"] == o["prompt_tokens"]'
+# Rules that do nothing are no secret.
+for policy in lagkv:lag=16,sink=4 duoattention-prompt full; do
+    good "an interval for $policy" run "${tiny_llama[@]}" -f "$work/doc.txt" -p "$question" --policy "$policy" --evict-every 8 -n 4 &&
+        [ "$(grep -c -- '--evict-every has no effect' "$work/err")" = 1 ] || fail "an interval for $policy: $(cat "$work/err")"
+    good "no interval for $policy" run "${tiny_llama[@]}" -f "$work/doc.txt" -p "$question" --policy "$policy" -n 4 &&
+        { ! grep -q 'has no effect' "$work/err" || fail "no interval for $policy: $(cat "$work/err")"; }
+done
 bad 'target below the window' 'target' run "${tiny_llama[@]}" -p x --policy snapkv --budget 64 --evict-every 4:8
 
 # Every policy, KV type and the other attention. LagKV's last block alone is larger than a small budget.

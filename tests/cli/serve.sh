@@ -49,6 +49,18 @@ done
 tr '\n' ' ' <"$work/out" | grep -q -e '-t 3 --temp 0' || fail 'options of the server are lost'
 grep -v '^[WL]' "$work/out" | grep -qx K && fail 'the key is seen by others, among the arguments'
 
+# A size without a policy that removes anything is of other policies, and what is not parked loses nothing.
+good 'all is kept' serve -m "$model" --port 0 --policy full
+grep -q 'keeps its whole cache, unless it names another policy (docs' "$work/err" || fail "all is kept: $(cat "$work/err")"
+good 'a size for other policies' serve -m "$model" --port 0 --policy full --ratio 0.25
+grep -q 'unless it names another policy, which removes 0.25 of the prompt then' "$work/err" || fail "a size for other policies: $(cat "$work/err")"
+good 'entries for other policies' serve -m "$model" --port 0 --policy full --budget 70
+grep -q 'unless it names another policy, which keeps 70 entries a head then' "$work/err" || fail "entries for other policies: $(cat "$work/err")"
+bad 'a share of nothing' 'with --park 0 none is' serve -m "$model" --port 0 --park 0 --park-ratio 0.5
+bad 'a share of nothing on the disk' 'with --park 0 none is' serve -m "$model" --port 0 --park 0 --state "$work" --park-disk 0 --park-ratio 0.5
+good 'no share' serve -m "$model" --port 0 --park 0 --park-ratio 0
+good 'a share of what is on the disk' serve -m "$model" --port 0 --park 0 --state "$work" --park-ratio 0.5
+
 good 'a quality' serve -m "$model" --port 0 --keep-quality 0.9
 grep -qx WINNOW_SERVE_POLICY=auto+quality:q=0.9 "$work/out" || fail "another quality: $(cat "$work/out")"
 grep -q 'policy auto+quality:q=0.9, as few entries as preserve that quality' "$work/err" || fail "the quality is not said: $(cat "$work/err")"

@@ -27,6 +27,7 @@ static void look_at(const wnw_policy *p)
     (void)wnw_policy_is_full(p);
     (void)wnw_policy_rerotates(p);
     (void)wnw_policy_has_own_size(p);
+    (void)wnw_policy_has_own_times(p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -561,6 +561,7 @@ static void null_policies(void **state)
     assert_false(wnw_policy_is_full(NULL));
     assert_false(wnw_policy_rerotates(NULL));
     assert_false(wnw_policy_has_own_size(NULL));
+    assert_false(wnw_policy_has_own_times(NULL));
     assert_false(wnw_second_passes_agree(NULL, NULL));
     assert_int_equal(wnw_sample_places(NULL, 0, 100, NULL), 0);
     assert_int_equal(wnw_sample_fed(NULL, 100), 0);

@@ -592,6 +592,57 @@ static void test_parts_of_the_program(void **state)
     test_llama_close(&t);
 }
 
+/* All is set at once, or nothing. */
+static void test_set_at_once(void **state)
+{
+    static const wnw_scorer first = {.part = {WNW_SCORER_INIT, .name = "of_the_test"}, .score = score_first};
+    static const wnw_scorer fails = {.part = {WNW_SCORER_INIT, .name = "that_fails"}, .score = score_nothing};
+    static const wnw_part *const parts[] = {&first.part, &fails.part}, *const twice[] = {&first.part,
+                                                                                         &first.part};
+    static const char *const profiles[] = {"/nosuch/profile.json"};
+    const wnw_size size = size_budget(60);
+    const wnw_bridge_setting good = {WNW_INIT(wnw_bridge_setting),
+                                     .recipe = "of_the_test",
+                                     .size = &size,
+                                     .by_itself = true,
+                                     .chunk = 128,
+                                     .n_parts = 2,
+                                     .parts = parts};
+    wnw_bridge_setting bad[8];
+    static const int codes[8] = {WNW_E_RANGE, WNW_E_ARG, WNW_E_IO,    WNW_E_ARG,
+                                 WNW_E_ARG,   WNW_E_ARG, WNW_E_RANGE, WNW_E_UNSUPPORTED};
+    char path[4096];
+    struct test_llama t;
+    wnw_bridge *cache;
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        bad[i] = good;
+    bad[0].chunk = 100;
+    bad[1].parts = twice;
+    bad[2].profiles = profiles;
+    bad[2].n_profiles = 1;
+    bad[3].recipe = "nonsense";
+    bad[4].parts = NULL;
+    bad[5].n_parts = 0; /* the recipe has a part that would be gone */
+    bad[6].n_profiles = -1;
+    bad[7].recipe = "replay+quality:dropped=0.2"; /* not while a prompt is read */
+    test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
+    test_llama_open(&t, path, &(struct test_llama_params){.ours = true});
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_ok(wnw_bridge_set(cache, &good));
+    for (int i = 0; i < 8; i++)
+        assert_error(wnw_bridge_set(cache, &bad[i]), codes[i]);
+    read_part(&t, 0, 0, N_TURN, 150);
+    assert_near(entries(&t), 210.0, 0.0);
+    assert_ok(wnw_bridge_set_policy(cache, "that_fails", &size, false)); /* the parts are there still */
+    assert_ok(wnw_bridge_set(cache, &(wnw_bridge_setting){WNW_INIT(wnw_bridge_setting)}));
+    assert_error(wnw_bridge_set_policy(cache, "that_fails", &size, false), WNW_E_ARG);
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
+    read_part(&t, 0, 0, N_TURN, 150);
+    assert_near(entries(&t), N_TURN, 0.0);
+    test_llama_close(&t);
+}
+
 /* Layers whose number of heads differs are planned separately: each keeps its size in every head. Sessions refuse them. */
 static void test_other_heads(void **state)
 {
@@ -725,6 +776,7 @@ int main(void)
                                        cmocka_unit_test(test_chunks),
                                        cmocka_unit_test(test_chunks_refused),
                                        cmocka_unit_test(test_parts_of_the_program),
+                                       cmocka_unit_test(test_set_at_once),
                                        cmocka_unit_test(test_other_heads),
                                        cmocka_unit_test(test_no_room),
                                        cmocka_unit_test(test_bad_environment)};

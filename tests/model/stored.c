@@ -12,6 +12,7 @@
 #include "peek_session.h"
 #include "peek_store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -32,7 +33,7 @@ enum {
 };
 
 static char folder[] = "/tmp/wnw-stored-XXXXXX";
-static char path[64], other_path[64];
+static char path[64], other_path[64], store_path[64];
 
 static int make_folder(void **state)
 {
@@ -40,7 +41,22 @@ static int make_folder(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/a.wkv", folder);
     snprintf(other_path, sizeof other_path, "%s/b.wkv", folder);
+    snprintf(store_path, sizeof store_path, "%s/store", folder);
     return 0;
+}
+
+/* The folder of a store and the files in it. */
+static void remove_store(void)
+{
+    char name[512];
+    DIR *d = opendir(store_path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(name, sizeof name, "%s/%s", store_path, e->d_name);
+        (void)unlink(name); /* what is no file stays */
+    }
+    if (d)
+        closedir(d);
+    (void)rmdir(store_path);
 }
 
 static int remove_folder(void **state)
@@ -48,6 +64,7 @@ static int remove_folder(void **state)
     (void)state;
     unlink(path);
     unlink(other_path);
+    remove_store();
     return rmdir(folder);
 }
 
@@ -502,6 +519,93 @@ static void reads_on_under_the_same_rules(void **state)
     test_close(&f);
 }
 
+/* More than the size stays between chunks, also where a session was stored between two pieces. Its rules are those of the file, or are
+ * set again. */
+static void reads_on_with_slack(void **state)
+{
+    (void)state;
+    const wnw_run_more more = {WNW_INIT(wnw_run_more), .chunk_slack = 1.5}, none = wnw_run_more_default();
+    struct test_model f;
+    wnw_stored *st;
+    test_open_tiny(&f, "llama", N_ALL, 29);
+    wnw_engine *e = engine_for(&f, &rows[0].how);
+    wnw_policy *p = test_policy("keydiff");
+    wnw_run run = {WNW_INIT(wnw_run),        .policy = p, .size = size_budget(60),
+                   .phase = WNW_PHASE_CHUNK, .chunk = 50, .more = &more};
+    wnw_session *s = test_session_new(f.m, &rows[0].how), *plain = test_session_new(f.m, &rows[0].how);
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_read(s, f.tokens, 200, NULL));
+    assert_ok(wnw_session_store(s, path, NULL));
+    assert_ok(wnw_stored_open(&st, path));
+    wnw_session *loaded = session_of(st, e, 0), *resumed = session_of(st, e, 0),
+                *without = session_of(st, e, 0);
+    assert_ok(wnw_stored_resume(resumed, st, &run));
+    assert_ok(wnw_session_read(s, f.tokens + 200, 150, NULL));
+    assert_ok(wnw_session_read(loaded, f.tokens + 200, 150, NULL));
+    assert_ok(wnw_session_read(resumed, f.tokens + 200, 150, NULL));
+    assert_same_cache(s, loaded);
+    assert_same_logits(s, loaded);
+    assert_same_cache(s, resumed);
+    run.more = &none;
+    assert_error(wnw_stored_resume(without, st, &run), WNW_E_ARG);
+    assert_ok(wnw_session_begin(plain, &run)); /* and it is another cache than without */
+    assert_ok(wnw_session_read(plain, f.tokens, 350, NULL));
+    bool differs = false;
+    for (int32_t il = 0; il < s->cache.n_layer; il++)
+        for (int32_t ih = 0; ih < s->cache.n_head_kv; ih++) {
+            const int32_t n = wnw_cache_n(s, il, ih);
+            differs = differs || n != wnw_cache_n(plain, il, ih) ||
+                      memcmp(wnw_cache_positions(s, il, ih), wnw_cache_positions(plain, il, ih),
+                             (size_t)n * sizeof(int32_t)) != 0;
+        }
+    assert_true(differs);
+    wnw_session_free(plain);
+    wnw_session_free(without);
+    wnw_session_free(resumed);
+    wnw_session_free(loaded);
+    wnw_session_free(s);
+    wnw_stored_free(st);
+    wnw_policy_free(p);
+    wnw_engine_free(e);
+    test_close(&f);
+}
+
+/* A folder gives a document under the rules that it was read by. */
+static void a_store_tells_slack_apart(void **state)
+{
+    (void)state;
+    const wnw_run_more none = wnw_run_more_default();
+    wnw_run_more more = {WNW_INIT(wnw_run_more), .chunk_slack = 1.5};
+    struct test_model f;
+    wnw_store *store;
+    wnw_stored *st;
+    test_open_tiny(&f, "llama", N_ALL, 29);
+    wnw_policy *p = test_policy("keydiff");
+    wnw_session *s = test_session_new(f.m, &rows[0].how);
+    const wnw_session_params how = {WNW_INIT(wnw_session_params), .n_ctx = N_CTX};
+    wnw_run run = {WNW_INIT(wnw_run),        .policy = p, .size = size_budget(60),
+                   .phase = WNW_PHASE_CHUNK, .chunk = 50, .more = &more};
+    const wnw_store_key key = {WNW_INIT(wnw_store_key), .model = f.m,   .session = &how, .run = &run,
+                               .tokens = f.tokens,      .n_tokens = 200};
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_read(s, f.tokens, 200, NULL));
+    assert_ok(wnw_store_open(&store, store_path, 0));
+    assert_ok(wnw_store_add(store, &key, s, NULL));
+    assert_ok(wnw_store_find(&st, store, &key, true));
+    assert_non_null(st);
+    wnw_stored_free(st);
+    more.chunk_slack = 2;
+    assert_ok(wnw_store_find(&st, store, &key, true));
+    assert_null(st);
+    run.more = &none;
+    assert_ok(wnw_store_find(&st, store, &key, true));
+    assert_null(st);
+    wnw_store_close(store);
+    wnw_session_free(s);
+    wnw_policy_free(p);
+    test_close(&f);
+}
+
 static void text_comes_back(void **state)
 {
     (void)state;
@@ -789,6 +893,40 @@ static void descriptions_that_were_edited_are_refused(void **state)
     }
     free(bytes);
     free(copy);
+    test_close(&f);
+}
+
+/* What stays between chunks is a number above 1, of rules with chunks and a size. */
+static void slack_that_was_edited_is_refused(void **state)
+{
+    (void)state;
+    static const char *const edits[][2] = {
+        {"\"chunk_slack\":1.5", "\"chunk_slack\":0.5"},   {"\"chunk_slack\":1.5", "\"chunk_slack\":-.5"},
+        {"\"chunk_slack\":1.5", "\"chunk_slack\":\"x\""}, {"\"chunk_slack\":1.5", "\"chunk_slack\":[1]"},
+        {"\"phase\":\"chunk\"", "\"phase\":\"layer\""},
+    };
+    const wnw_run_more more = {WNW_INIT(wnw_run_more), .chunk_slack = 1.5};
+    struct test_model f;
+    size_t n;
+    test_open_tiny(&f, "llama", 40, 31);
+    wnw_policy *p = test_policy("knorm");
+    const wnw_run run = {WNW_INIT(wnw_run),        .policy = p, .size = size_budget(8),
+                         .phase = WNW_PHASE_CHUNK, .chunk = 10, .more = &more};
+    wnw_session *s = test_session_new(f.m, &rows[0].how);
+    assert_ok(wnw_session_begin(s, &run));
+    assert_ok(wnw_session_read(s, f.tokens, 40, NULL));
+    assert_ok(wnw_session_store(s, path, NULL));
+    uint8_t *bytes = read_file(path, &n), *copy = malloc(n);
+    assert_non_null(copy);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        memcpy(copy, bytes, n);
+        put_into_description(copy, edits[i][0], edits[i][1]);
+        assert_refused(copy, n, WNW_E_FORMAT, "its description");
+    }
+    free(bytes);
+    free(copy);
+    wnw_session_free(s);
+    wnw_policy_free(p);
     test_close(&f);
 }
 
@@ -1197,12 +1335,15 @@ int main(void)
         cmocka_unit_test(rows_are_pages_of_the_file),
         cmocka_unit_test(tails_of_every_kind_are_stored),
         cmocka_unit_test(reads_on_under_the_same_rules),
+        cmocka_unit_test(reads_on_with_slack),
+        cmocka_unit_test(a_store_tells_slack_apart),
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(every_change_is_noticed),
         cmocka_unit_test(what_was_written_since_is_refused),
         cmocka_unit_test(a_file_that_is_cut_off_ends_nothing),
         cmocka_unit_test(blocks_that_do_not_belong_are_refused),
         cmocka_unit_test(descriptions_that_were_edited_are_refused),
+        cmocka_unit_test(slack_that_was_edited_is_refused),
         cmocka_unit_test(files_of_older_winnow),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(a_failed_write_leaves_the_old_file),

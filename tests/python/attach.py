@@ -158,6 +158,27 @@ class Attach(unittest.TestCase):
         attached.attach(llm, "knorm")
         self.assertIsInstance(ask(llm, TEXT), str)
 
+    def test_a_call_that_raises_changes_nothing(self):
+        @winnow.scorer(needs=["keys"], first=0, last=0)
+        def of_this_test(keys):
+            return -np.arange(keys.shape[1], dtype=np.float32)[None].repeat(keys.shape[0], 0)
+
+        llm = llama(n_batch=256, n_ubatch=256)
+        tokens = llm.tokenize(TEXT.encode())[:700]
+        for policy in ("knorm", of_this_test):
+            attached.attach(llm, policy, ratio=0.5, chunk=256)
+            for kind, arguments in (
+                (winnow.ArgumentError, {"chunk": 100}), (TypeError, {"chunk": 2.5}), (winnow.ArgumentError, {"ratio": 2}), (TypeError, {"budget": "x"}),
+                (winnow.ArgumentError, {"ratio": 0.5, "kv_bytes": 1 << 20}), (winnow.FileError, {"profile": "nosuch.json"}), (TypeError, {"profile": 5}),
+                (winnow.ArgumentError, {"policy": "nonsense"}), (winnow.WinnowError, {"policy": "kvzip"}), (winnow.WinnowError, {"policy": "replay+quality:dropped=0.2", "chunk": 256}),
+                (winnow.ArgumentError, {"policy": None, "chunk": 5}),
+            ):
+                with self.subTest(policy, **arguments), self.assertRaises(kind):
+                    attached.attach(llm, **{"policy": "snapkv", **arguments})
+            llm.reset()
+            llm.eval(tokens)
+            self.assertEqual(attached.stats(llm).kept, 256 + 700 - 512)
+
     def test_a_library_that_does_not_fit(self):
         for path, sentence in (("/nosuch.so", "cannot load /nosuch.so"), (TINY, "cannot load .*tiny")):
             done = subprocess.run([sys.executable, "-c", "import winnow.llama_cpp"], env={**os.environ, "WINNOW_BACKEND": path}, capture_output=True, text=True)

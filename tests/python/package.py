@@ -718,7 +718,7 @@ class Package(unittest.TestCase):
 
     def test_old_cpu(self):
         with mock.patch.object(_library, "_cpu_flags", return_value={"sse2", "avx"}):
-            with self.assertRaisesRegex(winnow.WinnowError, "^this CPU has no avx2, f16c, fma, which"):
+            with self.assertRaisesRegex(winnow.WinnowError, "^this CPU has no avx2, bmi2, f16c, fma, which"):
                 _library.check_cpu()
 
     def test_typed(self):

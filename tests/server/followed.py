@@ -116,7 +116,7 @@ with serve("--policy", "keydiff", "--budget", "100", "--save", folder.name, "--d
     for path, body in (("/tokenize", {"content": "w1"}), ("/detokenize", {"tokens": [1]}), ("/apply-template", {"messages": user("w1")}), ("/v1/messages/count_tokens", {"messages": user("w1")}), ("/v1/chat/completions/input_tokens", {"messages": user("w1")}),
                        ("/infill", {"input_prefix": "w1", "input_suffix": "w2"}), ("/embeddings", {"input": "w1"}), ("/rerank", {"query": "w1", "documents": ["w2"]}), ("/slots/0?action=erase", {}), ("/winnow/slots/0?action=save", {"filename": "x"}), ("/winnow/slots/0?action=restore", {"filename": "x"})):
         refused(s, path, {**body, "winnow": {"policy": "full"}}, "winnow")
-    for field, param in (({"polciy": "full"}, "winnow"), ({"policy": None}, "winnow.policy"), ({"budget": "100"}, "winnow.budget"), ({"budget": 1, "ratio": 0.5}, "winnow.ratio"), ({"reuse": True}, "winnow.reuse"), ({"document": 5}, "winnow.document"), ([], "winnow"), ("full", "winnow")):
+    for field, param in (({"polciy": "full"}, "winnow"), ({"policy": None}, "winnow.policy"), ({"budget": "100"}, "winnow.budget"), ({"budget": 1, "ratio": 0.5}, "winnow.ratio"), ({"policy": "full", "ratio": 0.5}, "winnow.ratio"), ({"budget": 100, "policy": "full"}, "winnow.budget"), ({"reuse": True}, "winnow.reuse"), ({"document": 5}, "winnow.document"), ([], "winnow"), ("full", "winnow")):
         for path, body in (("/completion", {"prompt": "w1", "n_predict": 1}), ("/v1/chat/completions", {"messages": user("w1")}), ("/v1/messages", {"messages": user("w1"), "max_tokens": 1}), ("/v1/responses", {"input": "w1"})):
             refused(s, path, {**body, "winnow": field}, param)
     # A document is in the prompt of every route that takes one.

@@ -53,6 +53,10 @@ questions = [ids(30, 10 + i) for i in range(5)]
 
 # Slots are compressed by what their requests say; each once, with any others in the batch.
 with serve("--policy", "full") as s:
+    # A size has no effect where everything is kept, and is that of another policy.
+    for field, param in (({"budget": 50}, "winnow.budget"), ({"ratio": 0.5, "reuse": "never"}, "winnow.ratio")):
+        r = s.ask("/completion", {"prompt": [1, 2], "n_predict": 1, "winnow": field})
+        check(f"{field} without a policy", r.status == 400 and r.json["error"]["param"] == param and "the policy keeps everything, the given size has no effect" in r.text, r.text[:300])
     whole = [s.complete(document, 12, id_slot=0), s.complete(other, 12, id_slot=1)]
     check("full: nothing is dropped", n_compressed(s) == 0 and slot(s, 0)["entries"] == 711, kv(s))
     sizes = [None, 192, 400, 64]

@@ -305,6 +305,24 @@ static void test_rules_are_an_axis(void **state)
     eval_configs_close(&one);
 }
 
+/* One line names a policy with times of its own, and no other. */
+static void test_own_times_are_noted(void **state)
+{
+    char policies[] = "lagkv,snapkv", rules[] = "64/64:0.5:all";
+    struct eval_args a = plain_args();
+    struct eval_configs c;
+    (void)state;
+    a.policies = policies;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_null(c.notes.s);
+    eval_configs_close(&c);
+    a.app.evict_every = rules;
+    assert_int_equal(eval_configs_open(&c, &a, NULL), APP_OK);
+    assert_string_equal(c.notes.s, "lagkv drops entries at times of its own while it answers: no number of "
+                                   "--evict-every has an effect on it");
+    eval_configs_close(&c);
+}
+
 /* Heads that are masked while reading need a reading of their own, one type of cache after the other; those that are
  * masked while answering do not. The full cache without masks is what all are compared with. */
 static void test_masks_are_an_axis(void **state)
@@ -641,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_names_do_not_depend_on_the_list),
         cmocka_unit_test(test_recipes_as_they_were_asked_for),
         cmocka_unit_test(test_rules_are_an_axis),
+        cmocka_unit_test(test_own_times_are_noted),
         cmocka_unit_test(test_masks_are_an_axis),
         cmocka_unit_test(test_rules_of_eviction_are_an_axis),
         cmocka_unit_test(test_studies),

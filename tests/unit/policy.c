@@ -296,6 +296,24 @@ static void needs_and_kinds(void **state)
     wnw_policy_free(NULL);
 }
 
+/* Which policies drop entries at times of their own while answers are generated. */
+static void own_times(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        bool own;
+    } rows[] = {{"lagkv", true},   {"duoattention", true},   {"duoattention-prompt", true},
+                {"snapkv", false}, {"streaming_llm", false}, {"kvpress-duoattention", false},
+                {"full", false},   {"kvpress-lagkv", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wnw_policy *p = test_policy(rows[i].recipe);
+        if (wnw_policy_has_own_times(p) != rows[i].own)
+            fail_msg("%s", rows[i].recipe);
+        wnw_policy_free(p);
+    }
+}
+
 /* ---- A scorer from outside ---- */
 
 struct mine_opts {
@@ -439,12 +457,19 @@ static void forms_of_all_presets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_of_tables), cmocka_unit_test(canonical_form),
-        cmocka_unit_test(method_list),        cmocka_unit_test(method_facts),
-        cmocka_unit_test(unknown_names),      cmocka_unit_test(bad_options),
-        cmocka_unit_test(bad_combinations),   cmocka_unit_test(new_positions),
-        cmocka_unit_test(needs_and_kinds),    cmocka_unit_test(registry),
-        cmocka_unit_test(registry_refuses),   cmocka_unit_test(forms_of_all_presets),
+        cmocka_unit_test(settings_of_tables),
+        cmocka_unit_test(canonical_form),
+        cmocka_unit_test(method_list),
+        cmocka_unit_test(method_facts),
+        cmocka_unit_test(unknown_names),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(bad_combinations),
+        cmocka_unit_test(new_positions),
+        cmocka_unit_test(needs_and_kinds),
+        cmocka_unit_test(own_times),
+        cmocka_unit_test(registry),
+        cmocka_unit_test(registry_refuses),
+        cmocka_unit_test(forms_of_all_presets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,15 +239,58 @@ int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
     return rc;
 }
 
+static int check_chunk(int32_t n)
+{
+    return n == 0 || n >= WNW_BRIDGE_LEAST_NEW
+               ? WNW_OK
+               : wnw__fail(WNW_E_RANGE, "chunks of %d tokens; give 0 for none, or at least %d", (int)n,
+                           WNW_BRIDGE_LEAST_NEW);
+}
+
 int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
 {
     WNW_REQUIRE(cache);
-    if (n != 0 && n < WNW_BRIDGE_LEAST_NEW)
-        return wnw__fail(WNW_E_RANGE, "chunks of %d tokens; give 0 for none, or at least %d", (int)n,
-                         WNW_BRIDGE_LEAST_NEW);
+    WNW_TRY(check_chunk(n));
     for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
         b->watch.chunk_next = n;
     return WNW_OK;
+}
+
+static int check_setting(const wnw_bridge_setting *s)
+{
+    if (s->n_parts < 0 || s->n_profiles < 0)
+        return wnw__fail(WNW_E_RANGE, "%d parts and %d profiles; give at least 0", (int)s->n_parts,
+                         (int)s->n_profiles);
+    if ((s->n_parts > 0 && !s->parts) || (s->n_profiles > 0 && !s->profiles))
+        return wnw__fail(WNW_E_ARG, "a list of parts or profiles is NULL, and has elements");
+    for (int32_t i = 0; i < s->n_parts; i++)
+        WNW_REQUIRE(s->parts[i]);
+    for (int32_t i = 0; i < s->n_profiles; i++)
+        WNW_REQUIRE(s->profiles[i]);
+    return check_chunk(s->chunk);
+}
+
+int wnw_bridge_set(wnw_bridge *cache, const wnw_bridge_setting *setting)
+{
+    wnw_bridge_setting own = wnw_bridge_setting_default();
+    int32_t n = 0, i = 0;
+    WNW_REQUIRE(cache);
+    WNW_REQUIRE(setting);
+    WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_setting, &own, setting));
+    WNW_TRY(check_setting(&own));
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        n++;
+    struct wnw__bridge_watch *next = calloc((size_t)n, sizeof *next);
+    int rc = next ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a policy");
+    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
+        rc = wnw__bridge_watch_prepare(&next[i++], b, &own);
+    i = 0;
+    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
+        wnw__bridge_watch_take(&b->watch, &next[i++]);
+    for (i = 0; next && i < n; i++)
+        wnw__bridge_watch_free(&next[i]);
+    free(next);
+    return rc;
 }
 
 /* The sequence of the last row, as far as its layers are on one device. */

@@ -218,6 +218,47 @@ int wnw__bridge_watch_check(struct wnw__bridge_backend *b)
     return rc;
 }
 
+/* Adds the files of a setting. */
+static int add_profiles(struct wnw__bridge_watch *w, const wnw_bridge_setting *setting)
+{
+    int rc = WNW_OK;
+    for (int32_t i = 0; rc == WNW_OK && i < setting->n_profiles; i++) {
+        rc = wnw__bridge_watch_profile(w, setting->profiles[i]);
+        rc = setting->found && (rc == WNW_E_MISMATCH || rc == WNW_E_FORMAT) ? WNW_OK : rc;
+    }
+    return rc;
+}
+
+int wnw__bridge_watch_prepare(struct wnw__bridge_watch *next, const struct wnw__bridge_backend *b,
+                              const wnw_bridge_setting *setting)
+{
+    *next = (struct wnw__bridge_watch){.chunk_next = setting->chunk};
+    for (int32_t i = 0; i < setting->n_parts; i++)
+        WNW_TRY(wnw__bridge_watch_part(next, setting->parts[i]));
+    WNW_TRY(add_profiles(next, setting));
+    if (!setting->recipe)
+        return WNW_OK;
+    WNW_TRY(wnw__bridge_watch_set_alone(next, setting->recipe, setting->size, setting->by_itself));
+    return b->far ? b->far->check_policy(b, next->policy, &next->needs) : WNW_OK;
+}
+
+void wnw__bridge_watch_take(struct wnw__bridge_watch *w, struct wnw__bridge_watch *next)
+{
+    wnw__bridge_watch_clear(w);
+    wnw_registry_free(w->registry);
+    wnw_profile_free(w->profile);
+    w->registry = next->registry;
+    w->policy = next->policy;
+    w->automatic = next->automatic;
+    w->profile = next->profile;
+    w->size = next->size;
+    w->needs = next->needs;
+    w->by_itself = next->by_itself;
+    w->chunk = next->chunk;
+    w->chunk_next = next->chunk_next;
+    *next = (struct wnw__bridge_watch){0};
+}
+
 /* Whether cells of the sequence come from a state, so that nothing was noted of them. */
 static bool was_read(const struct wnw__bridge_sequence_cells *sequence_cells)
 {

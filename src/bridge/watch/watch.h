@@ -4,6 +4,7 @@
 #define WNW_BRIDGE_WATCH_H
 
 #include "bridge/sequence/sequence.h"
+#include "winnow_bridge.h"
 
 /* ---- The policy, from a program or the environment, with its size and its profile (watch/policy.c) ---- */
 
@@ -21,6 +22,11 @@ int wnw__bridge_watch_part(struct wnw__bridge_watch *w, const wnw_part *part);
 int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path);
 /* Adds each file of a list (wnw_profile_next); NULL has none. */
 int wnw__bridge_watch_profiles(struct wnw__bridge_watch *w, const char *list);
+/* Sets up *next, which is freed by the caller in any case, as what the setting makes of the backend's watch; that stays as it is. */
+int wnw__bridge_watch_prepare(struct wnw__bridge_watch *next, const struct wnw__bridge_backend *b,
+                              const wnw_bridge_setting *setting);
+/* Takes what was prepared in place of what was set, and leaves nothing in *next. */
+void wnw__bridge_watch_take(struct wnw__bridge_watch *w, struct wnw__bridge_watch *next);
 /* The same from WINNOW_PROFILE, WINNOW_POLICY, WINNOW_BUDGET, WINNOW_RATIO and WINNOW_KV_BYTES; without the second it does
  * nothing. */
 int wnw__bridge_watch_set_from_environment(struct wnw__bridge_watch *w);

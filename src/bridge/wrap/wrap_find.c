@@ -40,15 +40,28 @@ static bool names_device(const char *devices, const char *name)
     return !devices;
 }
 
-int wnw_bridge_check_workers(const char *devices)
+/* check: of each worker's relay. The first failure counts, and all are asked. */
+static int check_all(const char *devices, int (*check)(struct wnw__guard *g))
 {
-    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+    int rc = WNW_OK;
+    for (size_t i = ggml_backend_dev_count(); i-- > 0;) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
         const struct wnw__wrap *w = wnw__wrap_of(dev);
-        if (w && w->guard && names_device(devices, ggml_backend_dev_name(dev)))
-            WNW_TRY(wnw__guard_check(w->guard));
+        const int of_this =
+            w && w->guard && names_device(devices, ggml_backend_dev_name(dev)) ? check(w->guard) : WNW_OK;
+        rc = of_this != WNW_OK ? of_this : rc;
     }
-    return WNW_OK;
+    return rc;
+}
+
+int wnw_bridge_check_workers(const char *devices)
+{
+    return check_all(devices, wnw__guard_check);
+}
+
+int wnw_bridge_lost_workers(const char *devices)
+{
+    return check_all(devices, wnw__guard_say);
 }
 
 bool wnw__wrap_function(const struct wnw__wrap *w, const char *name, void (**fn)(void))

@@ -64,9 +64,10 @@ struct wnw__guard {
     int listener;
     pthread_t thread;
     pthread_mutex_t lock;
-    bool lost, stopped; /* under `lock`, with `why` and `n_connection` */
+    bool lost, stopped; /* under `lock`, with what follows */
+    bool unsaid;        /* it was lost, and the program does not know */
     unsigned n_connection;
-    char why[160];
+    char why[160]; /* what came first */
 };
 
 /* A request to compute a graph, as it came. */
@@ -119,8 +120,9 @@ static void lose(struct relay *r, const char *why)
     r->up = -1;
     wnw__ahead_drop(&r->ahead);
     pthread_mutex_lock(&g->lock);
-    g->lost = true;
-    snprintf(g->why, sizeof g->why, "%s", why);
+    if (!g->lost && !g->unsaid) /* ggml connects again: that this fails too is no cause */
+        snprintf(g->why, sizeof g->why, "%s", why);
+    g->lost = g->unsaid = true;
     pthread_mutex_unlock(&g->lock);
     wnw__log(WNW_LOG_WARN, "winnow: the worker at %s is lost: %s", g->name, why);
 }
@@ -132,15 +134,28 @@ static void lose_hung(struct relay *r)
     lose(r, why);
 }
 
+/* The lock is held. */
+static int say_lost(const struct wnw__guard *g)
+{
+    return wnw__fail(
+        WNW_E_BACKEND,
+        "the worker at %s is lost: %s; free what is on it, start it again, and load the model again", g->name,
+        g->why);
+}
+
 int wnw__guard_check(struct wnw__guard *g)
 {
-    int rc = WNW_OK;
     pthread_mutex_lock(&g->lock);
-    if (g->lost)
-        rc = wnw__fail(WNW_E_BACKEND,
-                       "the worker at %s is lost: %s; free what is on it, start it again, and load the model "
-                       "again",
-                       g->name, g->why);
+    const int rc = g->lost ? say_lost(g) : WNW_OK;
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+int wnw__guard_say(struct wnw__guard *g)
+{
+    pthread_mutex_lock(&g->lock);
+    const int rc = g->lost || g->unsaid ? say_lost(g) : WNW_OK;
+    g->unsaid = false;
     pthread_mutex_unlock(&g->lock);
     return rc;
 }

@@ -27,5 +27,7 @@ bool wnw__guard_is_at(const struct wnw__guard *g, const struct sockaddr_in *at);
 unsigned wnw__guard_connection(struct wnw__guard *g);
 /* E_BACKEND with a sentence that names the server: it is lost. */
 int wnw__guard_check(struct wnw__guard *g);
+/* The same, to say why something failed: also if it was lost since the last call, and is there again. */
+int wnw__guard_say(struct wnw__guard *g);
 
 #endif
