@@ -70,6 +70,8 @@ static const struct app_option tasks_options[] = {
      "1 to 1000"},
     WORD("needle", "KIND", "rand", needle,
          "sentence of niah_grid: rand (made up), num (a number), words (two words) or sf (the famous one)"),
+    WORD("niah-compat", "SOURCE", "none", niah_compat,
+         "compresskv: niah_grid's prompts begin with the text '<|im_start|> ', as in that paper's code"),
     WORD("haystack", "TEXT", "prose", haystack,
          "text that needles are hidden in: prose (generated), noise, a text file or a folder of *.txt"),
     TEXT("squad", "FILE", NULL, squad, "documents and questions of qa_1, JSONL"),

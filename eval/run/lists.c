@@ -60,6 +60,7 @@ int eval_check_words(const struct eval_args *a)
         {"lb-prefix", a->lb_prefix, " auto assistant user ", "auto, assistant or user"},
         {"split", a->split, " test dev ", "test or dev"},
         {"needle", a->needle, " rand num words sf ", "rand, num, words or sf"},
+        {"niah-compat", a->niah_compat, " none compresskv ", "none or compresskv"},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char word[64];

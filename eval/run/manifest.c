@@ -175,7 +175,7 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "{s:i, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, s:o, "
         "s:b, "
         "s:b, s:s, "
-        "s:b, s:s, s:b, s:s, s:s, s:s, s:o, s:o, s:o, s:o*, s:s*, s:o*, s:o*, s:o*, s:o*, s:s*, s:s*}",
+        "s:b, s:s, s:b, s:s, s:s, s:s, s:o, s:o, s:o, s:o*, s:s*, s:s*, s:o*, s:o*, s:o*, s:o*, s:s*, s:s*}",
         "v", 1, "split", a->split, "command", command_of_process(), "winnow", wnw_version(), "model",
         model_of(s, &m->info), "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s),
         "kernel", wnw_kernel_name(), "threads",
@@ -189,7 +189,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         a->time_budget ? a->time_budget : "", "backend", "cpu" /* the library has no other */, "device",
         device_of(), "stand_ins", substitutes_of(s), "recipes", recipes_of(c), "mask_profile",
         c->masks_profiled ? hash_of(c->mask_profile) : NULL, "lb_chat",
-        strcmp(a->lb_chat, "all") == 0 ? a->lb_chat : NULL, "alone",
+        strcmp(a->lb_chat, "all") == 0 ? a->lb_chat : NULL, "niah_compat",
+        s->source.needle_mark ? a->niah_compat : NULL, "alone",
         eval_reads_separately(a, s->suite) ? json_true() : NULL, "recompress",
         m->recompress ? json_true() : NULL, "answer_tokens",
         m->answer_tokens > 0 ? json_integer(m->answer_tokens) : NULL, "lb_max_prompt",

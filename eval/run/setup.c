@@ -174,7 +174,8 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
                               .n_trials = eval_n_trials(args),
                               .squad = &s->squad,
                               .hotpot = &s->hotpot,
-                              .needle = args->needle};
+                              .needle = args->needle,
+                              .needle_mark = strcmp(args->niah_compat, "compresskv") == 0};
     WNW_TRY(eval_items_open(&s->items, args, suite));
     WNW_TRY(check_split(s));
     memcpy(w->depths, s->items.depths.items, sizeof w->depths);

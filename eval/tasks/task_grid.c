@@ -12,6 +12,9 @@
 /* The most tokens that joining may add or lose; the most that the haystack begins later. */
 enum { MAX_DRIFT = 8, MAX_SHIFT = 4 };
 
+/* CompressKV's code writes this in front of the prompt, regardless of the model. */
+static const char mark[] = "<|im_start|> ";
+
 /* The hidden sentence, the question and the answer. */
 struct needle {
     struct app_text text, question, expected;
@@ -168,7 +171,7 @@ int eval_make_grid(struct eval_sample *s, struct eval_draft *d)
         make_value(&n, s, &d->r, EVAL_WORDS);
     else
         make_random(&n, s, w, &d->r);
-    eval_put(s, &s->context, "%s", eval_form_grid.at[EVAL_CONTEXT]);
+    eval_put(s, &s->context, "%s%s", w->needle_mark ? mark : "", eval_form_grid.at[EVAL_CONTEXT]);
     if (!s->no_memory)
         rc = put_needle(s, d->w, &n, d->units);
     if (rc == APP_OK && !s->too_few && !s->no_memory) {

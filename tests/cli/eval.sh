@@ -53,15 +53,21 @@ assert len(tasks) == 20 and tasks["passkey64"] == tasks["niah_grid"] == 5 and ta
 PY
 python3 "$work/check.py" "$work/first" 1024 || fail 'samples are not what they should be'
 
-# The famous sentence.
-good 'the famous needle' eval --dump-samples -m "$smollm2" --tasks niah_grid --lengths 512 --depths 50 --needle sf
-python3 - "$work/out" 2>"$work/err" <<'PY' || fail "the famous needle: $(tail -n 3 "$work/err")"
+# CompressKV's code puts a marker in front of every prompt of the grid, as text.
+good 'without a marker' eval --dump-samples -m "$smollm2" --tasks niah_grid --lengths 512 --depths 50 --needle sf
+cp "$work/out" "$work/plain"
+good 'with a marker' eval --dump-samples -m "$smollm2" --tasks niah_grid --lengths 512 --depths 50 --needle sf --niah-compat compresskv
+python3 - "$work/plain" "$work/out" 2>"$work/err" <<'PY' || fail "niah-compat: $(tail -n 3 "$work/err")"
 import json, sys
-o = json.loads(open(sys.argv[1], encoding="utf-8").read())
-assert o["context"].startswith("This is a very long story book: <book> ")
-(span,) = o["needle_spans"]
-assert o["context"].encode()[span[0]:span[1]].decode().strip().startswith("The best thing to do in San Francisco")
+plain, marked = (json.loads(open(path, encoding="utf-8").read()) for path in sys.argv[1:])
+mark, begin = "<|im_start|> ", "This is a very long story book: <book> "
+assert plain["context"].startswith(begin) and marked["context"].startswith(mark + begin)
+assert marked["context"][len(mark):] == plain["context"]
+for o in (plain, marked):
+    (span,) = o["needle_spans"]
+    assert o["context"].encode()[span[0]:span[1]].decode().strip().startswith("The best thing to do in San Francisco")
 PY
+bad 'unknown marker' "--niah-compat 'kvpress' is unknown" eval --dump-samples -m "$smollm2" --tasks niah_grid --niah-compat kvpress
 
 # The same with two other tokenizers; their small vocabularies make more tokens of a text.
 for name in qwen2.5 gemma3; do

@@ -137,7 +137,7 @@ PY
 
 refuse() { bad "$1" "$2" eval --study perturbation -m "$llama" --quiet --out "$work/made/x" "${@:3}"; }
 refuse 'questions' 'leave out --tasks' --tasks ruler
-for other in '--needle num' '--niah-score partial' '--haystack noise' '--trials 2' '--turns multi_request' \
+for other in '--needle num' '--niah-compat compresskv' '--niah-score partial' '--haystack noise' '--trials 2' '--turns multi_request' \
     '--lb-prefix user' '--lb-chat all' '--lb-extra-tokens 20' '--lb-max-prompt 1000' --alone '--recompress each-turn' '--answer-tokens 9' \
     --no-early-stop --no-gate '--chat chatml' '--batch 3' '--shard 1/2' '--time-budget 1m' '--depths lin5' --closed-book '--modes aware'; do
     refuse "$other" "leave out ${other%% *}\$" $other # the name and its word are two arguments
