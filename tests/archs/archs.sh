@@ -78,7 +78,7 @@ if sys.argv[3].startswith("WINNOW") and sum(int(r[3]) > 0 for r in ran) < 0.8 * 
     faults.append("too few families have a ragged cache")
 with open(sys.argv[2], "w") as f:
     f.writelines("\t".join(r) + "\n" for r in rows)
-worst = max((float(r[2]), r[0]) for r in ran)
+worst = max(((float(r[2]), r[0]) for r in ran), default=(0, "none"))
 print(f"{len(ran)} models of {len({r[0] for r in ran})} families, worst error {worst[0]:.2g} ({worst[1]}), "
       f"{sum(r[4] == '0' and r[3] != '0' for r in ran)} all ragged, {sum(r[4] != '0' and r[3] != '0' for r in ran)} partly")
 for fault in faults:
