@@ -7,6 +7,7 @@
 #   families, whole    llama.cpp's test of its architectures: libllama's graphs as they are
 #   families, ragged   the same with every layer ragged from its first token on
 #
+# Families are compared with the same device without winnow, or with the CPU where a worker has it.
 # --quick leaves the families out, which take minutes.
 set -u
 usage() { echo "usage: scripts/try_device.sh NAME [--quick] [BUILD]" >&2; exit 2; }
@@ -25,6 +26,8 @@ test=$build/tests/model_bridge_devices families=$build/tests/llama_archs
 for file in "$build/winnow" "$test"; do
     [ -x "$file" ] || { echo "there is no $file: build winnow with its tests first (make test)" >&2; exit 2; }
 done
+# `make vulkan` leaves the module there. The command finds it by itself.
+[ ! -f "$build/libggml-vulkan.so" ] || export WINNOW_GGML_MODULES=${WINNOW_GGML_MODULES-$build/libggml-vulkan.so}
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 failed=0
@@ -43,7 +46,11 @@ check() {
         failed=1
     fi
 }
-whole() { WINNOW_ARCHS_BOUND=$1 WINNOW_DEVICES=$name WINNOW_RAGGED_AT_ONCE=$2 bash "$root/tests/archs/archs.sh" "$families" /dev/null WINNOW0; }
+# whole BOUND RAGGED
+whole() {
+    [[ $name == rpc:* ]] || local -x WINNOW_ARCHS_REFERENCE=$name
+    WINNOW_ARCHS_BOUND=$1 WINNOW_DEVICES=$name WINNOW_RAGGED_AT_ONCE=$2 bash "$root/tests/archs/archs.sh" "$families" /dev/null WINNOW0
+}
 
 cd "$root" || exit 1
 echo '```'

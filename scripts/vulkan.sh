@@ -82,6 +82,8 @@ step_vulkan_driver() {
     if [ -n "${WINNOW_LLAMA_FROM:-}" ] && [ ! "$other" -ef "$lavapipe" ] && intact "$other/made" mesa; then
         say "vulkan-driver: taking over the copy of $other"
         cp "$other/libvulkan_lvp.so" "$lavapipe/"
+        # what it has compiled for tests, which takes it minutes
+        [ ! -d "$other/shaders" ] || cp -R "$other/shaders" "$lavapipe/"
     else
         say "vulkan-driver: fetching Mesa's driver from the backports"
         fetch_backport "$work" >"$log" 2>&1 && dpkg-deb -x "$work"/mesa-vulkan-drivers_*.deb "$work/files" >>"$log" 2>&1 || {

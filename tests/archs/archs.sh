@@ -3,14 +3,17 @@
 # archs.sh PROGRAM [TABLE [DEVICE]]. PROGRAM is that test with archs/register.c. With TABLE it writes one line per family there:
 # family, configuration, error, layers with a ragged cache, layers left as they are. DEVICE is WINNOW, or a device around
 # another one, as WINNOW0 with WINNOW_DEVICES=CPU: there no error is allowed at all. With WINNOW_ARCHS_WORKER, the path of
-# winnow, that device is around the CPU of a server on this machine. WINNOW_ARCHS_BOUND is another bound, for a device with other kernels.
+# winnow, that device is around the CPU of a server on this machine.
+#
+# For a device with other kernels WINNOW_ARCHS_BOUND is another bound, and WINNOW_ARCHS_REFERENCE=NAME compares with that device in place of
+# the CPU. WINNOW_ARCHS_FAMILIES="NAME..." tries these families alone.
 # With WINNOW_ARCHS_EACH=SECONDS each family of records/families.csv has a process of its own, which is given that time: a driver that compiles for
 # long, or crashes, then leaves no more out than one family. Those are listed, and what ran before is not lost.
 #
 # Its own bound, a normalised mean square error of 1e-4, would miss real faults: 0.05 added to one element of each
 # attention moves it from 1e-14 to 1e-6. Ours is 1e-8.
 set -u
-program=$1 table=${2:-/dev/null} device=${3:-WINNOW}
+program=$1 table=${2:-/dev/null} device=${3:-WINNOW} families=${WINNOW_ARCHS_FAMILIES:-}
 out=$(mktemp)
 worker=
 trap 'rm -f "$out" "$out.one"; [ -z "$worker" ] || kill "$worker"' EXIT
@@ -27,7 +30,7 @@ fi
 # More threads than cores wait for each other in ggml's barriers; sleeping ones cost less.
 export OMP_WAIT_POLICY=passive
 if [ -n "${WINNOW_ARCHS_EACH:-}" ]; then
-    for family in $(tail -n +2 "$(dirname "$0")/../../records/families.csv" | cut -d, -f1 | sort -u); do
+    for family in ${families:-$(tail -n +2 "$(dirname "$0")/../../records/families.csv" | cut -d, -f1 | sort -u)}; do
         timeout "$WINNOW_ARCHS_EACH" "$program" -b "$device" -s 1 -a "$family" >"$out.one" 2>&1
         code=$?
         if [ $code -le 1 ]; then
@@ -38,7 +41,7 @@ if [ -n "${WINNOW_ARCHS_EACH:-}" ]; then
         fi
     done
 else
-    "$program" -b "$device" -s 1 >"$out" 2>&1
+    "$program" -b "$device" -s 1 ${families:+-a "^(${families// /|})\$"} >"$out" 2>&1
     code=$?
     [ $code -eq 0 ] || { tail -n 30 "$out" >&2; echo "FAILED: $program ended with $code" >&2; exit 1; }
 fi
@@ -46,10 +49,11 @@ python3 - "$out" "$table" "$device" <<'PY'
 import os, re, sys
 
 BOUND, LEAST_FAMILIES = float(os.environ.get("WINNOW_ARCHS_BOUND", 1e-8 if sys.argv[3] == "WINNOW" else 0)), 120
+NAMED = set(os.environ.get("WINNOW_ARCHS_FAMILIES", "").split())
 text = re.sub(r"\x1b\[[0-9;]*m", "", open(sys.argv[1]).read())
 faults, rows = [], []
 # A row begins before the model is opened, and ends after what our device says about its cache.
-row = re.compile(r"\|\s*([\w.-]+)\|winnow[^|]*\|\s*(\w+)\|(.*?)\n?\s*(OK|FAIL|SKIP)[^|\n]*?(?:\((\S+)\))?\|\s*(OK|FAIL|SKIP)\|", re.S)
+row = re.compile(r"^\|\s*([\w.-]+)\|[^|]*\|\s*(\w+)\|(.*?)\n?\s*(OK|FAIL|SKIP)[^|\n]*?(?:\((\S+)\))?\|\s*(OK|FAIL|SKIP)\|", re.M | re.S)
 kinds = re.compile(r"ragged cache: (\d+), left as they are: (\d+)")
 for family, config, said, status, error, trip in row.findall(text):
     first = kinds.search(said)
@@ -68,13 +72,13 @@ for family, code in re.findall(r"^ended: (\S+) (\d+)$", text, re.M):
         faults.append(f"{family}: the process ended with {code}")
 if late:
     print("out of time:", " ".join(late))
-if len({r[0] for r in ran}) + len(late) < LEAST_FAMILIES:
+if len({r[0] for r in ran}) + len(late) < (len(NAMED) or LEAST_FAMILIES):
     faults.append(f"only {len({r[0] for r in ran})} families ran")
-if sum(int(r[3]) > 0 for r in ran) < 0.8 * len(ran):
+if sys.argv[3].startswith("WINNOW") and sum(int(r[3]) > 0 for r in ran) < 0.8 * len(ran):
     faults.append("too few families have a ragged cache")
 with open(sys.argv[2], "w") as f:
     f.writelines("\t".join(r) + "\n" for r in rows)
-worst = max((float(r[2]), r[0]) for r in ran)
+worst = max(((float(r[2]), r[0]) for r in ran), default=(0, "none"))
 print(f"{len(ran)} models of {len({r[0] for r in ran})} families, worst error {worst[0]:.2g} ({worst[1]}), "
       f"{sum(r[4] == '0' and r[3] != '0' for r in ran)} all ragged, {sum(r[4] != '0' and r[3] != '0' for r in ran)} partly")
 for fault in faults:

@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes a program of llama.cpp's know the device WINNOW, and says on stderr what becomes of each cache. */
+/*
+ * Makes a program of llama.cpp's know the device WINNOW, and says on stderr what becomes of each cache. That program compares devices with the
+ * CPU. WINNOW_ARCHS_REFERENCE names another device to compare with: the one that winnow is around. Its own rounding is then no error.
+ * WINNOW_ARCHS_HEAD is how many numbers a head has at most. A driver that computes on the CPU compiles the attention of large heads for minutes.
+ */
 #include "winnow_bridge.h"
 
+#include <ggml-backend.h>
+#include <gguf.h>
+#include <llama.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LAYERS = 64 };
 
 static void say(wnw_log_level level, const char *line, void *user)
 {
@@ -19,4 +29,80 @@ __attribute__((constructor)) static void register_device(void)
         fprintf(stderr, "%s\n", wnw_last_error());
         exit(2);
     }
+}
+
+/* ---- Size of heads ---- */
+
+/* The number of a key of the model's family; -1: there is none. */
+static int64_t find(const struct gguf_context *f, const char *family, const char *key)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s.%s", family, key);
+    return gguf_find_key(f, full);
+}
+
+/* Multiplies a number, or all of a list. */
+static void multiply(struct gguf_context *f, const char *family, const char *key, uint32_t factor)
+{
+    char full[256];
+    uint32_t list[MOST_LAYERS];
+    const int64_t id = find(f, family, key);
+    snprintf(full, sizeof full, "%s.%s", family, key);
+    if (id >= 0 && gguf_get_kv_type(f, id) == GGUF_TYPE_UINT32) {
+        gguf_set_val_u32(f, full, gguf_get_val_u32(f, id) * factor);
+    } else if (id >= 0 && gguf_get_kv_type(f, id) == GGUF_TYPE_ARRAY &&
+               gguf_get_arr_n(f, id) <= MOST_LAYERS) {
+        const size_t n = gguf_get_arr_n(f, id);
+        memcpy(list, gguf_get_arr_data(f, id), n * sizeof *list);
+        for (size_t i = 0; i < n; i++)
+            list[i] *= factor;
+        gguf_set_arr_data(f, full, GGUF_TYPE_UINT32, list, n);
+    }
+}
+
+/* More heads with `most` numbers each. Heads whose size a key says, as those of MLA, stay as they are. */
+static void shrink_heads(struct gguf_context *f, uint32_t most)
+{
+    const int64_t name = gguf_find_key(f, "general.architecture");
+    const char *family = name >= 0 ? gguf_get_val_str(f, name) : "";
+    const int64_t width = find(f, family, "embedding_length"),
+                  heads = find(f, family, "attention.head_count");
+    if (most == 0 || width < 0 || heads < 0 || find(f, family, "attention.key_length") >= 0)
+        return;
+    const uint32_t n = gguf_get_kv_type(f, heads) == GGUF_TYPE_ARRAY
+                           ? ((const uint32_t *)gguf_get_arr_data(f, heads))[0]
+                           : gguf_get_val_u32(f, heads);
+    const uint32_t factor = n > 0 ? gguf_get_val_u32(f, width) / n / most : 0;
+    if (factor < 2)
+        return;
+    multiply(f, family, "attention.head_count", factor);
+    multiply(f, family, "attention.head_count_kv", factor);
+}
+
+/* ---- Models ---- */
+
+struct llama_model *__real_llama_model_init_from_user(struct gguf_context *metadata,
+                                                      llama_model_set_tensor_data_t set, void *user,
+                                                      struct llama_model_params params);
+struct llama_model *__wrap_llama_model_init_from_user(struct gguf_context *metadata,
+                                                      llama_model_set_tensor_data_t set, void *user,
+                                                      struct llama_model_params params);
+
+/* The program asks for a model without devices only where it computes what it compares with. */
+struct llama_model *__wrap_llama_model_init_from_user(struct gguf_context *metadata,
+                                                      llama_model_set_tensor_data_t set, void *user,
+                                                      struct llama_model_params params)
+{
+    const char *name = getenv("WINNOW_ARCHS_REFERENCE");
+    ggml_backend_dev_t list[] = {name ? ggml_backend_dev_by_name(name) : NULL, NULL};
+    if (name && !list[0]) {
+        fprintf(stderr, "there is no device '%s' to compare with\n", name);
+        exit(2);
+    }
+    const char *most = getenv("WINNOW_ARCHS_HEAD");
+    if (params.devices && !params.devices[0])
+        params.devices = list;
+    if (most)
+        shrink_heads(metadata, (uint32_t)strtoul(most, NULL, 10));
+    return __real_llama_model_init_from_user(metadata, set, user, params);
 }

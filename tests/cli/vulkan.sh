@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Devices around Vulkan, on Mesa's driver that computes on the CPU: what comes out with entries dropped, and commands.
-# Skipped without the module and the driver, which `scripts/setup.sh vulkan vulkan-driver` brings.
+# Skipped without the module and the driver, which `scripts/setup.sh vulkan vulkan-driver` brings. WNW_VULKAN_FAMILIES="NAME..." tries other
+# families than the sample, and "all" every one of them, which takes hours where the driver has compiled nothing yet.
 . "$(dirname "$0")/lib.sh"
 if [ ! -f "$cache/vulkan/made" ] || [ ! -f "$cache/lavapipe/made" ]; then
     skip 'there is no Vulkan module of ggml, or no driver for it'
@@ -20,6 +21,17 @@ grep -q 'Vulkan0 ' "$work/out" || { fail "Vulkan0 is not listed: $(cat "$work/ou
 
 "$program" Vulkan0 first >"$work/log" 2>&1 || fail "entries dropped: $(cat "$work/log")"
 grep -q 'dropped to hidden' "$work/log" || fail "entries dropped, no numbers: $(cat "$work/log")"
+
+# llama.cpp's test of its architectures with every layer ragged, compared with Vulkan itself: its own rounding does not count. The driver
+# compiles the attention of large heads for many minutes, so heads have 32 numbers. The sample has RoPE, positions that are learned, blocks side
+# by side, and windows; it shares most of what is compiled.
+archs=$(dirname "$WINNOW")/tests/llama_archs
+if [ -x "$archs" ]; then
+    families=${WNW_VULKAN_FAMILIES:-phi3 gpt2 falcon cohere2}
+    [ "$families" != all ] || families=
+    WINNOW_DEVICES=Vulkan0 WINNOW_RAGGED_AT_ONCE=1 WINNOW_ARCHS_REFERENCE=Vulkan0 WINNOW_ARCHS_HEAD=32 WINNOW_ARCHS_BOUND=1e-8 \
+        WINNOW_ARCHS_FAMILIES=$families bash "$(dirname "$0")/../archs/archs.sh" "$archs" "$work/table" WINNOW0 >"$work/log" 2>&1 || fail "families: $(cat "$work/log" "$work/table")"
+fi
 
 # As much is kept as on the CPU, and the text that follows is as likely.
 ids 300 >"$work/ids"

@@ -115,6 +115,33 @@ not_called 'no clang' 'SCRATCH/(clang|fuzz)'
 grep -q 'LEFT OUT.*what clang says and the fuzzers' "$work/out" || fail "no clang: it does not say so: $(tail -n 3 "$work/out")"
 mv "$work/aside" "$work/bin/clang"
 
+# The user's module of Vulkan and its driver are taken over, and their test runs. Without them that is left out.
+grep -q 'LEFT OUT.*devices around Vulkan (make vulkan)' "$work/out" || fail "no Vulkan: it does not say so: $(tail -n 3 "$work/out")"
+with_vulkan() {
+    mkdir -p "$work/project/cmake" "$cache/vulkan" "$cache/lavapipe"
+    cp -R "$top/cmake/vulkan" "$work/project/cmake/"
+    printf '#!/bin/sh\necho installed\n' >"$work/bin/dpkg-query"
+    chmod +x "$work/bin/dpkg-query"
+    echo module >"$cache/vulkan/libggml-vulkan.so"
+    cp "$(type -P cat)" "$cache/lavapipe/libvulkan_lvp.so" # what it needs is looked at
+    (
+        here=$work/project/scripts llama_version=$(version_of llama_version)
+        . "$here/made.sh"
+        . "$here/vulkan.sh"
+        record "$cache/vulkan/made" "$(vulkan_from)" "$cache/vulkan/libggml-vulkan.so"
+        record "$cache/lavapipe/made" mesa "$cache/lavapipe/libvulkan_lvp.so"
+    )
+    ci 'with Vulkan' 0 -- tests
+    called 'with Vulkan' '^ctest --test-dir SCRATCH/build -R \^cli_vulkan\$ '
+    for part in vulkan vulkan-driver; do
+        grep -q "^setup: $part: taking over the" "$work/out" || fail "$part was not taken over: $(cat "$work/out")"
+    done
+    ci 'a test on Vulkan fails' 3 'fail ctest --test-dir SCRATCH/build *' -- tests
+    rm -r "$cache/vulkan" "$cache/lavapipe" "$work/bin/dpkg-query"
+}
+# The module goes with a private copy of ggml alone.
+ls -d /usr{,/local}/lib*{,/*}/cmake/ggml >/dev/null 2>&1 || with_vulkan
+
 # ---- Failures ----
 ci 'a failing build' 3 'fail make test-ready*'
 not_called 'a failing build' 'test-run|cmake'
