@@ -67,7 +67,7 @@ struct wnw__guard {
     bool lost, stopped; /* under `lock`, with what follows */
     bool unsaid;        /* it was lost, and the program does not know */
     unsigned n_connection;
-    char why[160]; /* what came first */
+    char why[160]; /* what came first since the last connection */
 };
 
 /* A request to compute a graph, as it came. */
@@ -120,7 +120,7 @@ static void lose(struct relay *r, const char *why)
     r->up = -1;
     wnw__ahead_drop(&r->ahead);
     pthread_mutex_lock(&g->lock);
-    if (!g->lost && !g->unsaid) /* ggml connects again: that this fails too is no cause */
+    if (!g->lost) /* until a connection is made again, that this fails is no cause */
         snprintf(g->why, sizeof g->why, "%s", why);
     g->lost = g->unsaid = true;
     pthread_mutex_unlock(&g->lock);
