@@ -152,7 +152,7 @@ static void test_reads_ggmls_layout(void **state)
 #if defined(__x86_64__)
     assert_int_equal(there.n_ours, in_file.n_ours); /* elsewhere ggml may have another layout */
 #endif
-    if (there.n_ours == in_file.n_ours)
+    if (has_products() && there.n_ours == in_file.n_ours) /* ggml rounds its two layouts in two ways */
         assert_memory_equal(there.logits, in_file.logits, sizeof(float) * N_PROMPT * (size_t)there.n_vocab);
     assert_int_equal(unlink(copy), 0);
     free(there.logits);
