@@ -22,42 +22,19 @@ struct feature {
     bool of_avx; /* the system must keep its registers, too */
 };
 
-#define SSE42                       \
-    {                               \
-        "sse4_2", 1, ECX, 20, false \
+#define FEATURE(...) \
+    {                \
+        __VA_ARGS__  \
     }
-#define AVX                     \
-    {                           \
-        "avx", 1, ECX, 28, true \
-    }
-#define AVX2                    \
-    {                           \
-        "avx2", 7, EBX, 5, true \
-    }
-#define FMA                     \
-    {                           \
-        "fma", 1, ECX, 12, true \
-    }
-#define F16C                     \
-    {                            \
-        "f16c", 1, ECX, 29, true \
-    }
-#define BMI2                     \
-    {                            \
-        "bmi2", 7, EBX, 8, false \
-    }
-#define AVX512                      \
-    {                               \
-        "avx512f", 7, EBX, 16, true \
-    }
-#define AVX512_VBMI                    \
-    {                                  \
-        "avx512_vbmi", 7, ECX, 1, true \
-    }
-#define AVX512_VNNI                     \
-    {                                   \
-        "avx512_vnni", 7, ECX, 11, true \
-    }
+#define SSE42       FEATURE("sse4_2", 1, ECX, 20, false)
+#define AVX         FEATURE("avx", 1, ECX, 28, true)
+#define AVX2        FEATURE("avx2", 7, EBX, 5, true)
+#define FMA         FEATURE("fma", 1, ECX, 12, true)
+#define F16C        FEATURE("f16c", 1, ECX, 29, true)
+#define BMI2        FEATURE("bmi2", 7, EBX, 8, false)
+#define AVX512      FEATURE("avx512f", 7, EBX, 16, true)
+#define AVX512_VBMI FEATURE("avx512_vbmi", 7, ECX, 1, true)
+#define AVX512_VNNI FEATURE("avx512_vnni", 7, ECX, 11, true)
 static const struct feature features[] = {WNW_GGML_FEATURES};
 enum { N_FEATURE = sizeof features / sizeof *features };
 
