@@ -223,11 +223,13 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
         return wnw__fail(WNW_E_NOMEM, "no memory for a sequence");
     s->progress = params->progress;
     s->user = params->user;
-    if (params->like)
+    int rc = WNW_OK;
+    if (params->like) {
         share_model(s, params->like);
-    if (!params->like)
+    } else {
         (void)wnw_bridge_lost_workers(params->devices); /* what was lost before does not count */
-    int rc = params->like ? WNW_OK : open_model(s, params);
+        rc = open_model(s, params);
+    }
     if (rc == WNW_OK)
         rc = open_context(s, params);
     if (rc == WNW_OK)
@@ -235,8 +237,8 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
     const char *devices = s->shared && s->shared->devices ? s->shared->devices : params->devices;
     rc = settled(rc, devices);
     if (rc == WNW_OK) {
-        (void)wnw_bridge_lost_workers(
-            devices); /* nor does what was lost while it was opened, and came back */
+        /* Nor does what was lost while it was opened, and came back. */
+        (void)wnw_bridge_lost_workers(devices);
         return WNW_OK;
     }
     app_sequence_free(s);
