@@ -49,6 +49,22 @@ sigset_t endings()
 // How often the loop is asked again to end, once a signal has come.
 const timespec AGAIN = {0, 100 * 1000 * 1000};
 
+// Does with a signal that was waited for what the process has set for it.
+void handle(int signal)
+{
+    struct sigaction action;
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN) {
+        action.sa_handler(signal);
+        return;
+    }
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    pthread_kill(pthread_self(), signal);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    pthread_sigmask(SIG_BLOCK, &one, nullptr);
+}
+
 // llama.cpp's handler of these signals locks the queue of tasks. On a thread that works with the queue it could wait for a lock
 // that this very thread holds, for ever; so they go to a thread that does nothing else. All threads that follow have the
 // mask of the one that starts them.
@@ -57,7 +73,8 @@ const timespec AGAIN = {0, 100 * 1000 * 1000};
 // loop is asked again until it has ended.
 //
 // A second SIGTERM changes nothing, because `timeout` and supervisors send two, and what slots hold is being parked. llama.cpp's handler ends
-// the process at the second signal that it gets, as at a second Ctrl-C.
+// the process at the second signal that it gets, as at a second Ctrl-C. So it is called here, once, while both signals are blocked: where
+// it ran because they were not, one that came in this moment would be its second.
 void take_signals_apart()
 {
     const sigset_t set = endings();
@@ -68,9 +85,7 @@ void take_signals_apart()
             const int signal = asked ? sigtimedwait(&set, nullptr, &AGAIN) : sigwaitinfo(&set, nullptr);
             if (signal > 0 && !(asked && signal == SIGTERM)) {
                 asked = true;
-                pthread_kill(pthread_self(), signal);
-                pthread_sigmask(SIG_UNBLOCK, &set, nullptr); // the handler runs here
-                pthread_sigmask(SIG_BLOCK, &set, nullptr);
+                handle(signal);
             } else if (asked && serve_end_loop) {
                 serve_end_loop();
             }
