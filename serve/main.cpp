@@ -53,7 +53,8 @@ const timespec AGAIN = {0, 100 * 1000 * 1000};
 void handle(int signal)
 {
     struct sigaction action;
-    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN) {
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL &&
+        action.sa_handler != SIG_IGN) {
         action.sa_handler(signal);
         return;
     }
