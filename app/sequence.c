@@ -106,8 +106,8 @@ static int open_model(struct app_sequence *s, const struct app_sequence_params *
     wnw__said_end(&said);
     if (!s->model)
         return wnw__fail(WNW_E_BACKEND,
-                         "libllama cannot open %s on %s%s%s; `winnow doctor` lists the memory of devices",
-                         p->model, p->devices, *said.error ? ": " : "", said.error);
+                         "libllama cannot open %s on %s%s; `winnow doctor` lists the memory of devices",
+                         p->model, p->devices, said.reason);
     if (!llama_model_has_decoder(s->model) || llama_model_has_encoder(s->model))
         return wnw__fail(WNW_E_UNSUPPORTED, "%s is no model that continues a text", p->model);
     s->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(s->model));
@@ -129,9 +129,8 @@ static int open_context(struct app_sequence *s, const struct app_sequence_params
     s->ctx = llama_init_from_model(s->model, c);
     wnw__said_end(&said);
     if (!s->ctx)
-        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of %d tokens of type %s on %s%s%s",
-                         (int)p->n_ctx, wnw_kv_type_name(p->kv_type), p->devices, *said.error ? ": " : "",
-                         said.error);
+        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of %d tokens of type %s on %s%s",
+                         (int)p->n_ctx, wnw_kv_type_name(p->kv_type), p->devices, said.reason);
     s->n_ctx = (int32_t)llama_n_ctx(s->ctx) < p->n_ctx ? (int32_t)llama_n_ctx(s->ctx) : p->n_ctx;
     s->batch = llama_batch_init(BATCH, 0, 1);
     s->cell = malloc((size_t)p->n_ctx * sizeof *s->cell);
@@ -275,8 +274,8 @@ int app_sequence_load(struct app_sequence *s, const uint8_t *state, size_t n, in
     wnw__said_end(&said);
     int rc = WNW_OK;
     if (!taken)
-        rc = wnw__fail(WNW_E_BACKEND, "libllama does not take the %d stored tokens on these devices%s%s",
-                       (int)n_past, *said.error ? ": " : "", said.error);
+        rc = wnw__fail(WNW_E_BACKEND, "libllama does not take the %d stored tokens on these devices%s",
+                       (int)n_past, said.reason);
     WNW_TRY(settled(rc, s->shared->devices));
     s->n_read = s->n_loaded = n_past;
     return WNW_OK;
@@ -300,8 +299,8 @@ int app_sequence_give(struct app_sequence *s, wnw_session *to, const int32_t *to
     wnw__said_end(&said);
     int rc = settled(WNW_OK, s->shared->devices);
     if (rc == WNW_OK && got == 0)
-        rc = wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens%s%s", (int)s->n_read,
-                       *said.error ? ": " : "", said.error);
+        rc = wnw__fail(WNW_E_BACKEND, "libllama does not give the state of %d tokens%s", (int)s->n_read,
+                       said.reason);
     if (rc == WNW_OK)
         rc = wnw_session_take_sequence(to, state, got, tokens, s->n_read, s->n_settled);
     free(state);
@@ -352,8 +351,8 @@ static int read_batch(struct app_sequence *s, const int32_t *tokens, int32_t n, 
     int status = WNW_OK;
     if (rc != 0)
         status = wnw__fail(WNW_E_BACKEND,
-                           "the devices could not read a batch of %d tokens after %d (libllama says %d%s%s)",
-                           (int)n, (int)s->n_read, (int)rc, *said.error ? ": " : "", said.error);
+                           "the devices could not read a batch of %d tokens after %d (libllama says %d%s)",
+                           (int)n, (int)s->n_read, (int)rc, said.reason);
     WNW_TRY(settled(status, s->shared->devices));
     s->n_read += n;
     return WNW_OK;

@@ -81,8 +81,8 @@ static void keep(struct wnw__said *s, enum ggml_log_level level, const char *tex
         return;
     if (level == GGML_LOG_LEVEL_WARN)
         keep_warning(s, w);
-    else if (level == GGML_LOG_LEVEL_ERROR && !*s->error)
-        snprintf(s->error, sizeof s->error, "%.*s", (int)w.n, w.s);
+    else if (level == GGML_LOG_LEVEL_ERROR && !*s->reason)
+        snprintf(s->reason, sizeof s->reason, ": %.*s", (int)w.n, w.s);
 }
 
 void wnw__hear(enum ggml_log_level level, const char *text, void *user)

@@ -13,8 +13,10 @@ extern "C" {
 
 /* What was said on a thread during a call: libllama's return value tells that something failed, and a message
  * tells what. Nothing is kept where the program has a callback of its own: it gets the messages. */
+enum { WNW_SAID_REASON = 302 };
 struct wnw__said {
-    char error[300];   /* the first error, which names the cause; "" without one */
+    /* The end of a sentence that says what failed: ": " and the first error, which names the cause; "" without one */
+    char reason[WNW_SAID_REASON];
     char warning[400]; /* the first warnings, "" without any */
     int32_t n_warning;
     struct wnw__said *outer;

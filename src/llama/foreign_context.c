@@ -65,14 +65,14 @@ void wnw__foreign_context_free(struct wnw__foreign_context *f)
 static int decode(struct wnw__foreign_context *f)
 {
     int32_t result;
-    char reason[WNW_LLAMA_REASON];
+    char reason[WNW_SAID_REASON];
     WNW_TRY(wnw__llama_decode(&result, reason, f->ctx, &f->batch));
     if (wnw__drive_status(f->drive) != WNW_OK)
         return wnw__drive_status(f->drive); /* with its message */
     if (result == 0)
         return WNW_OK;
-    return wnw__fail(WNW_E_BACKEND, "libllama could not read a batch of %d tokens (%d)%s%s",
-                     (int)f->batch.n_tokens, (int)result, *reason ? ": " : "", reason);
+    return wnw__fail(WNW_E_BACKEND, "libllama could not read a batch of %d tokens (%d)%s",
+                     (int)f->batch.n_tokens, (int)result, reason);
 }
 
 static void add_row(struct wnw__foreign_context *f, int32_t token, int32_t pos, int32_t seq, bool out)

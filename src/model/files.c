@@ -80,8 +80,8 @@ static int open_file(struct wnw__model_file *f, const char *what)
     wnw__said_end(&said);
     if (f->gguf && f->meta)
         return WNW_OK;
-    return wnw__fail(WNW_E_FORMAT, "%.200s is a damaged GGUF file: its header or metadata cannot be read%s%s",
-                     f->path, *said.error ? ": " : "", said.error);
+    return wnw__fail(WNW_E_FORMAT, "%.200s is a damaged GGUF file: its header or metadata cannot be read%s",
+                     f->path, said.reason);
 }
 
 static void close_file(struct wnw__model_file *f)
@@ -321,8 +321,7 @@ static int place_file(struct wnw_model *m, struct wnw__model_file *f, ggml_backe
     f->buffer = ggml_backend_dev_buffer_from_host_ptr(cpu, f->map, f->map_size, largest);
     wnw__said_end(&said);
     if (!f->buffer)
-        return wnw__fail(WNW_E_BACKEND, "ggml cannot use the mapped weights of %s%s%s", f->path,
-                         *said.error ? ": " : "", said.error);
+        return wnw__fail(WNW_E_BACKEND, "ggml cannot use the mapped weights of %s%s", f->path, said.reason);
     for (int64_t i = 0; i < gguf_get_n_tensors(f->gguf); i++) {
         struct ggml_tensor *t = ggml_get_tensor(f->meta, gguf_get_tensor_name(f->gguf, i));
         char *at = (char *)f->map + gguf_get_data_offset(f->gguf) + gguf_get_tensor_offset(f->gguf, i);

@@ -52,17 +52,16 @@ extern "C" int wnw__llama_load_vocab(struct llama_model **out, const char *path)
     llama_model_kv_override overrides[2] = {}; /* the second ends the list */
     std::strcpy(overrides[0].key, "tokenizer.ggml.add_space_prefix");
     overrides[0].tag = LLAMA_KV_OVERRIDE_TYPE_BOOL; /* the value is false */
-    char reason[sizeof(wnw__said::error)] = "";
+    char reason[WNW_SAID_REASON] = "";
     const int rc = guarded(WNW_E_FORMAT, "libllama cannot read the vocabulary", [&](const wnw__said &said) {
         llama_model_params params = llama_model_default_params();
         params.vocab_only = true;
         params.kv_overrides = overrides;
         *out = llama_model_load_from_file(path, params);
-        std::memcpy(reason, said.error, sizeof reason);
+        std::memcpy(reason, said.reason, sizeof reason);
     });
     if (rc == WNW_OK && !*out)
-        return wnw__fail(WNW_E_FORMAT, "%.300s: libllama cannot read its vocabulary%s%s", path,
-                         *reason ? ": " : "", reason);
+        return wnw__fail(WNW_E_FORMAT, "%.300s: libllama cannot read its vocabulary%s", path, reason);
     return rc;
 }
 
@@ -74,7 +73,7 @@ extern "C" int wnw__llama_load(struct llama_model **out, const char *path, ggml_
     std::strcpy(overrides[0].key, "tokenizer.ggml.add_space_prefix");
     overrides[0].tag = LLAMA_KV_OVERRIDE_TYPE_BOOL; /* the value is false */
     ggml_backend_dev_t devices[2] = {device, nullptr};
-    char reason[sizeof(wnw__said::error)] = "";
+    char reason[WNW_SAID_REASON] = "";
     const int rc = guarded(WNW_E_FORMAT, "libllama cannot open the model", [&](const wnw__said &said) {
         llama_model_params params = llama_model_default_params();
         params.kv_overrides = overrides;
@@ -82,11 +81,11 @@ extern "C" int wnw__llama_load(struct llama_model **out, const char *path, ggml_
         params.n_gpu_layers = 999;
         params.use_extra_bufts = extra;
         *out = llama_model_load_from_file(path, params);
-        std::memcpy(reason, said.error, sizeof reason);
+        std::memcpy(reason, said.reason, sizeof reason);
     });
     if (rc == WNW_OK && !*out)
         return wnw__fail(std::strstr(reason, "unknown model architecture") ? WNW_E_UNSUPPORTED : WNW_E_FORMAT,
-                         "%.300s: libllama cannot open it%s%s", path, *reason ? ": " : "", reason);
+                         "%.300s: libllama cannot open it%s", path, reason);
     return rc;
 }
 
@@ -94,7 +93,7 @@ extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model
                                   const struct wnw__llama_sizes *sizes)
 {
     *out = nullptr;
-    char reason[sizeof(wnw__said::error)] = "";
+    char reason[WNW_SAID_REASON] = "";
     const int rc = guarded(WNW_E_BACKEND, "libllama cannot make a context", [&](wnw__said &said) {
         llama_context_params params = llama_context_default_params();
         params.n_ctx = (uint32_t)sizes->n_cell;
@@ -106,26 +105,24 @@ extern "C" int wnw__llama_context(struct llama_context **out, struct llama_model
         params.kv_unified = true;
         params.swa_full = true;
         *out = llama_init_from_model(m, params);
-        std::memcpy(reason, said.error, sizeof reason);
+        std::memcpy(reason, said.reason, sizeof reason);
         said.n_warning = 0; /* they tell of what is asked for here: whole caches, which have no memory */
     });
     if (rc == WNW_OK && !*out)
-        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of this model%s%s",
-                         *reason ? ": " : "", reason);
+        return wnw__fail(WNW_E_BACKEND, "libllama cannot make a context of this model%s", reason);
     return rc;
 }
 
 extern "C" int wnw__llama_decode(int32_t *result, char *reason, struct llama_context *ctx,
                                  const struct llama_batch *batch)
 {
-    static_assert(WNW_LLAMA_REASON == sizeof(wnw__said::error), "a reason has the size of an error");
     *result = -1;
     *reason = '\0';
     return guarded(WNW_E_BACKEND, "libllama could not read a batch", [&](wnw__said &said) {
         *result = llama_decode(ctx, *batch);
         if (*result != 0) /* warnings tell of the rows that are taken back; the result tells of the failure */
             said.n_warning = 0;
-        std::memcpy(reason, said.error, sizeof said.error);
+        std::memcpy(reason, said.reason, sizeof said.reason);
     });
 }
 

@@ -6,7 +6,7 @@
 #ifndef WNW_LLAMA_CALLS_H
 #define WNW_LLAMA_CALLS_H
 
-#include "base/err.h"
+#include "base/said.h"
 
 #include <llama.h>
 
@@ -28,8 +28,7 @@ struct wnw__llama_sizes {
 };
 int wnw__llama_context(struct llama_context **out, struct llama_model *m,
                        const struct wnw__llama_sizes *sizes);
-/* llama_decode; *result is what it returns, and reason[WNW_LLAMA_REASON] the first error that was said meanwhile, or "". */
-enum { WNW_LLAMA_REASON = 300 };
+/* llama_decode; *result is what it returns, and reason[WNW_SAID_REASON] that of what was said meanwhile. */
 int wnw__llama_decode(int32_t *result, char *reason, struct llama_context *ctx,
                       const struct llama_batch *batch);
 

@@ -47,9 +47,9 @@ static int load_module(const char *file)
                          strerror(errno));
     if (!is_open(file) && !load(file, &said))
         return wnw__fail(WNW_E_BACKEND,
-                         "ggml cannot load '%s', which WINNOW_GGML_MODULES names%s%s; it must be a module of "
+                         "ggml cannot load '%s', which WINNOW_GGML_MODULES names%s; it must be a module of "
                          "this ggml, with its driver",
-                         file, *said.error ? ": " : "", said.error);
+                         file, said.reason);
     return WNW_OK;
 }
 
