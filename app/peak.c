@@ -3,15 +3,14 @@
 
 #include "app/console.h"
 #include "base/err.h"
+#include "base/room.h"
 #include "winnow_method.h"
 #include "winnow_tools.h"
 
 #include <math.h>
 
-/* A chunk that the peak decides on has LEAST to MOST tokens. GROWTH: entries that a head may have room for beyond what it
- * holds, because heads grow in blocks. On devices a head has an eighth more, and grows in steps of STEP, which is also how layers grow that
- * are as libllama has them. F16_FIRST: entries of a quantised head with a tail that are stored in f16 too. */
-enum { LEAST = 64, MOST = 2048, GROWTH = 32, STEP = 256, F16_FIRST = 64 };
+/* A chunk that the peak decides on has LEAST to MOST tokens. */
+enum { LEAST = 64, MOST = 2048 };
 
 static double slack_of(const struct app_args *args)
 {
@@ -47,7 +46,7 @@ static uint64_t bytes_of(const struct app_peak_of *of, int64_t n)
     const wnw_model_info *info = of->info;
     const int32_t n_layer = info->n_layer - info->n_layer_swa,
                   n_now = (int32_t)(n < INT32_MAX ? n : INT32_MAX);
-    const int64_t n_f16 = of->kv->tail > 0 ? (int64_t)of->kv->tail + F16_FIRST : 0;
+    const int64_t n_f16 = of->kv->tail > 0 ? (int64_t)of->kv->tail + WNW_CACHE_FIRST : 0;
     uint64_t bytes = wnw_kv_bytes(of->kv->type, info->n_embd_head, info->n_head_kv, n_layer, n_now);
     if (n_f16 > 0)
         bytes += wnw_kv_bytes(WNW_KV_F16, info->n_embd_head, info->n_head_kv, n_layer,
@@ -55,33 +54,24 @@ static uint64_t bytes_of(const struct app_peak_of *of, int64_t n)
     return bytes;
 }
 
-/* The most entries per head, up to n, that fit into the bytes. */
-static int64_t entries_in(const struct app_peak_of *of, uint64_t bytes, int64_t n)
-{
-    int64_t fit = 0;
-    for (int64_t too_many = n + 1; too_many - fit > 1;) {
-        const int64_t middle = fit + (too_many - fit) / 2;
-        if (bytes_of(of, middle) <= bytes)
-            fit = middle;
-        else
-            too_many = middle;
-    }
-    return fit;
-}
-
 /* Entries that a head has room for where it holds n. */
 static int64_t room_of(const struct app_peak_of *of, int64_t n)
 {
-    return of->on_devices ? n + n / 8 + 2 * STEP : n + GROWTH;
+    return of->on_devices ? wnw__device_most_rows(n) : n + WNW_CACHE_GROWTH;
 }
 
-/* The most entries that a head can hold where it has that room. */
-static int64_t held_in(const struct app_peak_of *of, int64_t room)
+/* The most entries, up to n, that every head can hold where their room takes no more than these bytes. */
+static int64_t held_in(const struct app_peak_of *of, uint64_t bytes, int64_t n)
 {
-    int64_t n = of->on_devices ? (room - 2 * STEP) * 8 / 9 + 2 : room;
-    while (room_of(of, n) > room && n > 0)
-        n--;
-    return n;
+    int64_t held = 0;
+    for (int64_t too_many = n + 1; too_many - held > 1;) {
+        const int64_t middle = held + (too_many - held) / 2;
+        if (bytes_of(of, room_of(of, middle)) <= bytes)
+            held = middle;
+        else
+            too_many = middle;
+    }
+    return held;
 }
 
 /* Refuses chunks where none fits in addition to what stays. */
@@ -121,14 +111,13 @@ int app_peak_choose(struct app_peak *peak, wnw_run *run, const struct app_peak_o
     *peak = (struct app_peak){0};
     if (!(of->args->kv_peak > 0))
         return APP_OK;
-    peak->whole = bytes_of(of, of->on_devices ? (n + STEP - 1) / STEP * STEP : n);
+    peak->whole = bytes_of(of, of->on_devices ? wnw__room_in_steps(n, WNW_DEVICE_STEP) : n);
     if (peak->whole <= (uint64_t)of->args->kv_peak)
         return APP_OK;
     WNW_TRY(check_way(peak, run, of));
     const double between = ceil(of->n_kept * slack_of(of->args));
     const int64_t kept = between < (double)n ? (int64_t)between : n,
-                  room =
-                      held_in(of, entries_in(of, (uint64_t)of->args->kv_peak, room_of(of, n + LEAST))) - kept;
+                  room = held_in(of, (uint64_t)of->args->kv_peak, n + LEAST) - kept;
     WNW_TRY(check_least(of, kept, room));
     if (run->chunk > room)
         return app_fail(
@@ -143,7 +132,7 @@ int app_peak_choose(struct app_peak *peak, wnw_run *run, const struct app_peak_o
 
 int app_peak_verify(const struct app_peak *peak, const struct app_peak_of *of, uint64_t used)
 {
-    const uint64_t most = (uint64_t)of->args->kv_peak, blocks = bytes_of(of, GROWTH);
+    const uint64_t most = (uint64_t)of->args->kv_peak, blocks = bytes_of(of, WNW_CACHE_GROWTH);
     if (peak->chunk == 0 || used <= most || used - most <= blocks)
         return APP_OK;
     return app_fail(APP_BAD_INPUT,

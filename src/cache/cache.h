@@ -30,18 +30,11 @@
 #define WNW_CACHE_H
 
 #include "base/err.h"
-
-/* The capacity of a head grows in blocks of 32 entries. With the ggml attention a block has 256 entries,
- * because that attention pads its key range to a multiple of 256 (as llama.cpp does, so that both split the
- * keys alike). */
-#define WNW_CACHE_GROWTH      32
-#define WNW_CACHE_GROWTH_GGML 256
+#include "base/room.h"
 
 /* Entries that leave a tail together; the tile of the attention, so that the border between quantised entries
  * and tail falls between tiles. */
 #define WNW_CACHE_BLOCK 64
-/* First entries of a head that stay in f16 where there is a tail; none in layers with a sliding window. */
-#define WNW_CACHE_FIRST 64
 /* The shortest tail. Rows of one decode step never leave the tail in that step. */
 #define WNW_CACHE_TAIL_MIN 32
 /* The longest one, so that numbers of entries stay far from the end of int32_t. */

@@ -195,9 +195,7 @@ static int make_device(struct made *made, ggml_backend_dev_t x, const char *name
     snprintf(w->name, sizeof w->name, "WINNOW%d", (int)n);
     snprintf(w->description, sizeof w->description, "winnow around %s", name);
     w->remote = guard || strncmp(ggml_backend_dev_name(x), "RPC", 3) == 0;
-    w->pad = wnw__wrap_is_gpu(w)
-                 ? 256
-                 : 32; /* kernels of GPUs want 256 keys at a time; those of a CPU take any number */
+    w->pad = wnw__wrap_is_gpu(w) ? WNW_DEVICE_STEP : WNW_CACHE_GROWTH;
     atomic_init(&w->freed, 0);
     if (pthread_mutex_init(&w->lock, NULL) != 0) {
         free(w);

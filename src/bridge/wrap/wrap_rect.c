@@ -10,9 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Cells that are added at a time: libllama's views end at multiples of it. */
-enum { STEP = 256 };
-
 /* ---- Buffers ---- */
 
 size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes)
@@ -162,7 +159,7 @@ int wnw__wrap_rect_grow(struct wnw__bridge_layer *l, int64_t rows)
         return wnw__fail(WNW_E_RANGE, "layer %d has %lld cells, and a graph reads %lld", (int)l->il,
                          (long long)all, (long long)rows);
     rows = rows > w->rows + w->rows / 4 ? rows : w->rows + w->rows / 4;
-    rows = (rows + STEP - 1) / STEP * STEP;
+    rows = wnw__room_in_steps(rows, WNW_DEVICE_STEP);
     rows = rows < all ? rows : all;
     const size_t k = wnw__wrap_align(w->w, (size_t)rows * row_bytes(&l->k));
     ggml_backend_buffer_t buffer;

@@ -327,9 +327,9 @@ static int64_t cap_of(const struct wnw__bridge_layer *l, int32_t i, int32_t from
     const bool grows = stream >= from && stream < to;
     int64_t room = grows ? n : 0;
     if ((grows || entries > 0) && !l->cache->tight)
-        room += entries / 8 > pad ? entries / 8 : pad;
+        room += wnw__device_spare(entries, pad);
     const int64_t rows = entries + room > 0 ? entries + room : 1;
-    return (rows + pad - 1) / pad * pad;
+    return wnw__room_in_steps(rows, pad);
 }
 
 /* Whether a move is due: to the ragged form, for room, or because an eighth of the memory would come back, in a tight cache any. */
