@@ -32,7 +32,7 @@ static inline int64_t wnw__device_spare(int64_t n, int64_t step)
     return n / 8 > step ? n / 8 : step;
 }
 
-/* The most rows that a head with n entries gets on a device, with its spare room and in whole steps, whatever its steps are. */
+/* The most rows that a head with n entries gets on a device, with its spare room and in whole steps of any length. */
 static inline int64_t wnw__device_most_rows(int64_t n)
 {
     return n + n / 8 + 2 * WNW_DEVICE_STEP;

@@ -49,7 +49,7 @@ struct wnw__bridge_products {
     int n_step, cap_step;
     struct wnw__bridge_planned {
         bool valid; /* steps[n_step] are those of a part of the graph that runs, with these settings */
-        int from, to, n_product;
+        int from, to, n_product, n_norm;
         int32_t n_threads;
         bool observed, unfused;
     } planned;

@@ -19,6 +19,7 @@
 #include "base/vectors.h"
 #include "cache/cache.h"
 #include "forward/matmul.h"
+#include "forward/norm.h"
 #include "forward/team.h"
 #include "kernel/bf16.h"
 #include "kernel/kernel_impl.h"

@@ -41,9 +41,10 @@ static int left_out(struct test_llama *t, bool unfused_from_now_on)
     return count_steps(t, WNW_BRIDGE_LEFT_OUT, unfused_from_now_on);
 }
 
-/* What is left out of the graph of a prompt, and of a token, and how many stores of a token run with its attentions. */
+/* What is left out of the graph of a prompt, and of a token, and how many stores of a token run with its attentions, and norms with
+ * their weights. */
 struct counts {
-    int prompt, token, joined;
+    int prompt, token, joined, norms;
 };
 
 enum how { ALONE, UNFUSED, FUSED };
@@ -66,6 +67,7 @@ static float *logits_of(const char *path, enum how how, int32_t *n_vocab, struct
         test_llama_decode(&t, 0, i, tokens + i, 1, logits + (int64_t)i * t.n_vocab);
     c->token = how != ALONE ? left_out(&t, how == UNFUSED) : 0;
     c->joined = how != ALONE ? count_steps(&t, WNW_BRIDGE_JOINED, how == UNFUSED) : 0;
+    c->norms = how != ALONE ? count_steps(&t, WNW_BRIDGE_NORM, how == UNFUSED) : 0;
     *n_vocab = t.n_vocab;
     test_llama_close(&t);
     return logits;
@@ -83,7 +85,7 @@ static struct counts check_model(const char *path, const char *name)
     print_message(
         "%s: left out %d nodes of a prompt, %d of a token; fused to unfused %.2g, unfused to libllama %.2g\n",
         name, some.prompt, some.token, d, of_ggml);
-    assert_int_equal(none.prompt + none.token + none.joined, 0);
+    assert_int_equal(none.prompt + none.token + none.joined + none.norms, 0);
     /* Where both only add up in another order, by chance one is the larger. */
     assert_cmp(d, <=, test_nmse_most(of_ggml));
     free(alone);
@@ -114,29 +116,31 @@ static struct counts check_named(const char *name)
     return check_quantised(path, name);
 }
 
-/* Each layer has two norms before products. Only these are left out, as two nodes. Its gate is one unless it is
+/* Each layer has two norms before products. These are left out, as two nodes. Its gate is one unless it is
  * GELU's, which stays ggml's. Of a token, the keys', the values' and the second of the two wide products are computed with
- * those before them. */
+ * those before them. Of other norms, and that before the logits, which are the last node, one node is left out. */
 static void test_our_families(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
         bool swiglu;
-    } models[] = {{"tiny/tiny-llama.gguf", true},
-                  {"tiny/tiny-qwen2-f32.gguf", true},
-                  {"tiny/tiny-qwen3-f32.gguf", true},
-                  {"tiny/tiny-gemma3-f32.gguf", false}};
+        int n_other; /* norms of a layer that no product reads */
+    } models[] = {{"tiny/tiny-llama.gguf", true, 0},
+                  {"tiny/tiny-qwen2-f32.gguf", true, 0},
+                  {"tiny/tiny-qwen3-f32.gguf", true, 2},
+                  {"tiny/tiny-gemma3-f32.gguf", false, 4}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         wnw_model *m = test_model_open(models[i].name);
         wnw_model_info info = wnw_model_info_default();
         assert_ok(wnw_model_get_info(m, &info));
-        const int per_layer = models[i].swiglu ? 5 : 4;
+        const int per_layer = (models[i].swiglu ? 5 : 4) + models[i].n_other;
         const struct counts c = check_named(models[i].name);
         assert_int_equal(c.joined, 2 * info.n_layer);
         if (has_products()) {
-            assert_int_equal(c.prompt, info.n_layer * per_layer);
-            assert_int_equal(c.token, info.n_layer * (per_layer + 3));
+            assert_int_equal(c.prompt, info.n_layer * per_layer + 1);
+            assert_int_equal(c.token, info.n_layer * (per_layer + 3) + 1);
+            assert_int_equal(c.norms, info.n_layer * models[i].n_other + 1);
         }
         wnw_model_free(m);
     }
@@ -150,8 +154,37 @@ static void test_real_model(void **state)
     const struct counts c = check_model(path, "smollm2-135m");
     assert_int_equal(c.joined, 2 * 30);
     if (has_products()) {
-        assert_int_equal(c.prompt, 30 * 5);
-        assert_int_equal(c.token, 30 * 8);
+        assert_int_equal(c.prompt, 30 * 5 + 1);
+        assert_int_equal(c.token, 30 * 8 + 1);
+        assert_int_equal(c.norms, 1);
+    }
+}
+
+/* Norms with weights in one node have the bits of two nodes. Products with float32 are ggml's, so that no norm is left to them. */
+static void test_norms(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int n_norm; /* of a layer */
+    } models[] = {
+        {"tiny/tiny-qwen2-f32.gguf", 2}, {"tiny/tiny-qwen3-f32.gguf", 4}, {"tiny/tiny-gemma3-f32.gguf", 6}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char path[4096];
+        int32_t n_vocab;
+        struct counts none, some;
+        wnw_model *m = test_model_open(models[i].name);
+        wnw_model_info info = wnw_model_info_default();
+        assert_ok(wnw_model_get_info(m, &info));
+        wnw_model_free(m);
+        test_model_path(path, sizeof path, models[i].name);
+        float *unfused = logits_of(path, UNFUSED, &n_vocab, &none),
+              *fused = logits_of(path, FUSED, &n_vocab, &some);
+        assert_int_equal(some.norms, info.n_layer * models[i].n_norm + 1);
+        assert_int_equal(some.prompt, some.norms);
+        assert_memory_equal(fused, unfused, (size_t)N * (size_t)n_vocab * sizeof *fused);
+        free(unfused);
+        free(fused);
     }
 }
 
@@ -247,9 +280,9 @@ static void test_graph_in_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_our_families),   cmocka_unit_test(test_real_model),
-        cmocka_unit_test(test_other_families), cmocka_unit_test(test_generated),
-        cmocka_unit_test(test_graph_in_parts),
+        cmocka_unit_test(test_our_families), cmocka_unit_test(test_real_model),
+        cmocka_unit_test(test_norms),        cmocka_unit_test(test_other_families),
+        cmocka_unit_test(test_generated),    cmocka_unit_test(test_graph_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,11 +37,11 @@ static int n_recorded(const struct wnw__bridge_backend *b)
     return b->drive ? wnw__drive_tensors(b->drive) : wnw__bridge_record_tensors(b);
 }
 
-/* Memory for a graph of n nodes with n_product replaced ones. */
-static bool need_room(struct wnw__bridge_backend *b, int n, int n_product, int n_tensor)
+/* Memory for a graph of n nodes, where winnow's replace n_ours. */
+static bool need_room(struct wnw__bridge_backend *b, int n, int n_ours, int n_tensor)
 {
-    const size_t bytes = ggml_graph_overhead_custom((size_t)(n + n_product + n_tensor), false) +
-                         (size_t)(2 * n_product + n_tensor + 1) * ggml_tensor_overhead();
+    const size_t bytes = ggml_graph_overhead_custom((size_t)(n + n_ours + n_tensor), false) +
+                         (size_t)(2 * n_ours + n_tensor + 1) * ggml_tensor_overhead();
     if (bytes > b->room_bytes) {
         uint8_t *room = malloc(bytes);
         if (!room)
@@ -57,15 +57,15 @@ static bool need_room(struct wnw__bridge_backend *b, int n, int n_product, int n
 static bool list_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph, int from, int to)
 {
     forget_nodes(b);
-    const int n_product = wnw__bridge_fuse_plan(b, graph, from, to), n_tensor = n_recorded(b);
-    if (n_product < 0 || !need_room(b, to - from, n_product, n_tensor))
+    const int n_ours = wnw__bridge_fuse_plan(b, graph, from, to), n_tensor = n_recorded(b);
+    if (n_ours < 0 || !need_room(b, to - from, n_ours, n_tensor))
         return false;
     const struct ggml_init_params params = {
         .mem_size = b->room_bytes, .mem_buffer = b->room, .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
     if (!ctx)
         return false;
-    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from + n_product + n_tensor), false);
+    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(to - from + n_ours + n_tensor), false);
     b->running = (struct wnw__bridge_running){.ctx = ctx, .nodes = part};
     b->products.converted = NULL;
     for (int i = from; i < to; i++) {
@@ -76,6 +76,8 @@ static bool list_nodes(struct wnw__bridge_backend *b, struct ggml_cgraph *graph,
             wnw__drive_before(b->drive, ctx, part, node);
         if (step->kind == WNW_BRIDGE_PRODUCTS)
             wnw__bridge_products_add(&b->products, ctx, part, step);
+        else if (step->kind == WNW_BRIDGE_NORM)
+            wnw__bridge_norm_add(ctx, part, node);
         else if (step->kind == WNW_BRIDGE_AS_IT_IS && !wnw__bridge_is_view(node) &&
                  (!b->drive || !wnw__drive_add(b->drive, ctx, part, node)))
             ggml_graph_add_node(part, node);

@@ -45,25 +45,10 @@ static bool is_read_by_rows(const struct ggml_tensor *t, const struct ggml_tenso
     return t && is_rows(t) && ggml_are_same_shape(t, like);
 }
 
-/* The norm that a node multiplies with a weight; NULL: it is another node. The weight is *w. */
-static struct ggml_tensor *norm_of(const struct ggml_tensor *node, struct ggml_tensor **w)
-{
-    for (int i = 0; i < 2; i++) {
-        struct ggml_tensor *norm = node->src[i];
-        *w = node->src[1 - i];
-        if (norm->op == GGML_OP_RMS_NORM && (*w)->op == GGML_OP_NONE && is_rows(*w) && (*w)->ne[1] == 1 &&
-            (*w)->ne[0] == node->ne[0] && is_read_by_rows(norm, node) &&
-            is_read_by_rows(norm->src[0], node) && wnw__bridge_has_known_words(norm) &&
-            wnw__bridge_has_known_words(node))
-            return norm;
-    }
-    return NULL;
-}
-
 static bool is_normed(const struct ggml_tensor *node)
 {
     struct ggml_tensor *w;
-    return node->op == GGML_OP_MUL && is_rows(node) && norm_of(node, &w);
+    return is_rows(node) && wnw__bridge_norm_of(node, &w);
 }
 
 static bool is_gated(const struct ggml_tensor *node)
@@ -80,7 +65,7 @@ static struct wnw__operand operand_of(const struct wnw__bridge_backend *b, const
     struct wnw__operand x = {.kind = WNW_OPERAND_SWIGLU, .a = node->src[0], .b = node->src[1]};
     if (note_of(b, node).kind == NORMED) {
         x.kind = WNW_OPERAND_RMS_NORM;
-        x.a = norm_of(node, &x.b)->src[0];
+        x.a = wnw__bridge_norm_of(node, &x.b)->src[0];
     }
     return x;
 }
@@ -112,7 +97,7 @@ static void count_reads(struct wnw__bridge_backend *b, const struct ggml_tensor 
 static bool has_our_eps(struct wnw__bridge_products *p, const struct ggml_tensor *node)
 {
     struct ggml_tensor *w;
-    const float eps = wnw__bridge_param(norm_of(node, &w), WNW_NORM_EPS);
+    const float eps = wnw__bridge_param(wnw__bridge_norm_of(node, &w), WNW_NORM_EPS);
     if (!p->has_eps) {
         wnw__matmul_free(p->scratch);
         p->scratch = NULL;
@@ -125,7 +110,7 @@ static bool has_our_eps(struct wnw__bridge_products *p, const struct ggml_tensor
 /* Whether all readers of a node with a note are known, and of its norm, which it alone may read. */
 static bool is_settled(const struct wnw__bridge_backend *b, const struct ggml_tensor *node)
 {
-    struct ggml_tensor *w, *norm = note_of(b, node).kind == NORMED ? norm_of(node, &w) : NULL;
+    struct ggml_tensor *w, *norm = note_of(b, node).kind == NORMED ? wnw__bridge_norm_of(node, &w) : NULL;
     return note_of(b, node).n_reader > 0 && !(node->flags & GGML_TENSOR_FLAG_OUTPUT) &&
            (!norm || (note_of(b, norm).n_reader == 1 && !(norm->flags & GGML_TENSOR_FLAG_OUTPUT)));
 }
@@ -263,7 +248,7 @@ static bool is_noted(const struct wnw__bridge_backend *b, const struct wnw__brid
         return false;
     if (note.kind == GATED)
         return is_gated(g->x);
-    norm = is_normed(g->x) ? norm_of(g->x, &w) : NULL;
+    norm = is_normed(g->x) ? wnw__bridge_norm_of(g->x, &w) : NULL;
     return norm && note_of(b, norm).n_seen == 1 && !(norm->flags & GGML_TENSOR_FLAG_OUTPUT) &&
            b->products.has_eps && wnw__bridge_param(norm, WNW_NORM_EPS) == b->products.rms_eps;
 }
@@ -358,7 +343,7 @@ static bool inputs_are_observed(const struct wnw__bridge_backend *b)
 static int index_of_norm(const struct part *p, int at)
 {
     struct ggml_tensor *w;
-    const struct ggml_tensor *norm = norm_of(ggml_graph_node(p->graph, at), &w);
+    const struct ggml_tensor *norm = wnw__bridge_norm_of(ggml_graph_node(p->graph, at), &w);
     for (int i = at - 1; i >= p->from && i >= at - NEAR; i--)
         if (ggml_graph_node(p->graph, i) == norm)
             return i;
@@ -435,6 +420,50 @@ static bool does_nothing(const struct part *p, int i)
 {
     const struct ggml_tensor *node = ggml_graph_node(p->graph, i);
     return wnw__bridge_is_view(node) || p->step[i - p->from].kind == WNW_BRIDGE_LEFT_OUT;
+}
+
+/* The last node before i that computes something at its place; -1: there is none in this part. */
+static int last_before(const struct part *p, int i)
+{
+    do
+        i--;
+    while (i >= p->from && does_nothing(p, i));
+    return i >= p->from ? i : -1;
+}
+
+/* Whether rows can be read while others are written: none is written where another one is read. */
+static bool can_write(const struct ggml_tensor *node, const struct ggml_tensor *x)
+{
+    return (node->data == x->data && ggml_are_same_stride(node, x)) || !overlap(node, x);
+}
+
+/* Whether node i can compute the norm before it as well, which nothing else reads. A program that stops a graph at a node may
+ * read what that node has read. */
+static bool takes_norm(const struct part *p, int i, const struct ggml_tensor *norm)
+{
+    const struct ggml_tensor *node = ggml_graph_node(p->graph, i);
+    const struct wnw__bridge_node_note note = note_of(p->b, norm);
+    return note.kind == NORM && note.n_reader == 1 && note.n_seen == 1 &&
+           !(norm->flags & GGML_TENSOR_FLAG_OUTPUT) &&
+           (norm->flags & node->flags & GGML_TENSOR_FLAG_COMPUTE) && ggml_is_contiguous(node) &&
+           can_write(node, norm->src[0]) && i < ggml_graph_n_nodes(p->graph) - 1;
+}
+
+/* Has norms that no product computes run together with their weights. Returns their number. */
+static int plan_norms(const struct part *p)
+{
+    int n = 0;
+    for (int i = p->from; i < p->to && !p->b->products.unfused; i++) {
+        struct wnw__bridge_step *step = &p->step[i - p->from];
+        struct ggml_tensor *w, *norm = wnw__bridge_norm_of(ggml_graph_node(p->graph, i), &w);
+        const int at = norm && step->kind == WNW_BRIDGE_AS_IT_IS ? last_before(p, i) : -1;
+        if (at < 0 || ggml_graph_node(p->graph, at) != norm || !takes_norm(p, i, norm))
+            continue;
+        p->step[at - p->from].kind = WNW_BRIDGE_LEFT_OUT;
+        step->kind = WNW_BRIDGE_NORM;
+        n++;
+    }
+    return n;
 }
 
 /* Stores between which and the node that is looked at nothing is computed: at most two, in the order of the graph; -1: none. */
@@ -522,9 +551,8 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
 {
     struct part part = {.b = b, .graph = graph, .from = from, .to = to};
     struct wnw__bridge_planned plan = settings_of(b, from, to);
-    int n_product = 0;
     if (wnw__bridge_fuse_is_planned(b, from, to))
-        return b->products.planned.n_product;
+        return b->products.planned.n_product + b->products.planned.n_norm;
     b->products.planned.valid = false;
     if (need_steps(&b->products, 2 * (to - from)) != WNW_OK)
         return -1;
@@ -543,15 +571,15 @@ int wnw__bridge_fuse_plan(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
         struct wnw__bridge_group *g = group_of(&part, node->src[1]);
         g = g ? g : new_group(&part, node->src[1], -1);
         g->product[g->n++] = i;
-        n_product++;
+        plan.n_product++;
     }
     for (int i = 0; i < part.n_group; i++)
         if (b->products.groups[i].n > 0)
             plan_group(&part, &b->products.groups[i]);
+    plan.n_norm = plan_norms(&part);
     if (!b->drive)
         plan_stores(&part);
-    plan.n_product = n_product;
     plan.valid = true;
     b->products.planned = plan;
-    return n_product;
+    return plan.n_product + plan.n_norm;
 }

@@ -23,6 +23,13 @@ void wnw__bridge_products_free(struct wnw__bridge_products *p);
 void wnw__bridge_products_add(struct wnw__bridge_products *p, struct ggml_context *ctx,
                               struct ggml_cgraph *graph, const struct wnw__bridge_step *step);
 
+/* ---- Norms (graph/norm.c) ---- */
+
+/* The norm that a node multiplies with a weight, one for each element of a row; NULL: it is another node. The weight is *w. */
+struct ggml_tensor *wnw__bridge_norm_of(const struct ggml_tensor *node, struct ggml_tensor **w);
+/* Adds winnow's node in place of such a node and its norm to a graph. It takes memory for one tensor of ctx. */
+void wnw__bridge_norm_add(struct ggml_context *ctx, struct ggml_cgraph *graph, struct ggml_tensor *node);
+
 /* ---- Nodes on a cache (graph/graph.c) ---- */
 
 /* A flash attention over a layer of a cache. */
