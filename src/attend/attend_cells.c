@@ -61,7 +61,8 @@ struct job {
     int32_t most_pieces; /* of any head */
     const uint8_t *k, *v;
     size_t k_stride, v_stride;
-    const int32_t *cell;
+    const int32_t *cell; /* [n] */
+    int32_t last_cell;
 };
 
 /* Queries first .. first+n-1 of the head. */
@@ -204,6 +205,12 @@ static enum seen seen_f32(const uint32_t *m, int32_t n)
     return SEEN_SOME;
 }
 
+static bool is_open(const char *row, int32_t cell, bool is_f16)
+{
+    return is_f16 ? ((const uint16_t *)(const void *)row)[cell] == 0
+                  : ((const uint32_t *)(const void *)row)[cell] == 0;
+}
+
 /* How many cells a row sees before the first that it does not see, or sees with a slope. Most tiles lie below it, and their
  * cells need not be looked up one by one. */
 static int32_t count_open(const char *row, int32_t n_cell, bool is_f16)
@@ -220,7 +227,10 @@ static int32_t count_open(const char *row, int32_t n_cell, bool is_f16)
         if (any != 0)
             break;
     }
-    return (int32_t)(i * BLOCK * sizeof(uint64_t) / size);
+    int32_t cell = (int32_t)(i * BLOCK * sizeof(uint64_t) / size);
+    while (cell < n_cell && is_open(row, cell, is_f16))
+        cell++;
+    return cell;
 }
 
 /* The same of row `row` of few, counted once in an operation by each thread. */
@@ -237,7 +247,9 @@ static int32_t open_of(const struct job *job, int32_t row)
 static enum seen seen_by(const struct job *job, int32_t row, int32_t i, int32_t n)
 {
     union mask_room room;
-    if (!job->op->mask || job->cell[i + n - 1] < open_of(job, row))
+    const int32_t open = job->op->mask ? open_of(job, row) : INT32_MAX;
+    if (job->last_cell < open ||
+        job->cell[i + n - 1] < open) /* the latter is mostly in no cache of the CPU */
         return SEEN_ALL;
     const void *m = mask_of(job, mask_row(job, row), job->cell + i, n, &room);
     return job->op->mask_f16 ? seen_f16(m, n) : seen_f32(m, n);
@@ -313,9 +325,11 @@ static void load_queries(const struct job *job)
     }
 }
 
+/* Kernels take a few rows at a time. */
 static void begin_softmax(const struct job *job)
 {
-    for (int32_t i = 0; i < ROWS; i++) {
+    const int32_t n = round_up(job->n_query, WNW_ROWS_PAD);
+    for (int32_t i = 0; i < n; i++) {
         job->w.m[i] = -FLT_MAX; /* finite, so that m - m and -inf - m are defined */
         job->w.l[i] = 0.0f;
         job->w.corr[i] = 1.0f;
@@ -501,6 +515,7 @@ static struct job job_of(struct wnw__cells_shared *sh, const struct wnw__cells_o
     job.k = l->k + (size_t)l->off[ih] * job.k_stride;
     job.v = (op->v_in_keys ? l->k : l->v) + (size_t)l->off[ih] * job.v_stride;
     job.cell = l->pos + l->off[ih];
+    job.last_cell = job.cell[job.n - 1];
     return job;
 }
 

@@ -402,6 +402,38 @@ static void test_again(void **state)
     ggml_free(ctx);
 }
 
+/* Of views the place in memory is compared. */
+static void test_again_views(void **state)
+{
+    struct wnw__bridge_backend b = {.n_threads = 1};
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = GRAPH_BYTES});
+    (void)state;
+    assert_non_null(ctx);
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, D_X, 2),
+                       *other = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, D_X, 2);
+    struct ggml_tensor *const views[] = {ggml_view_1d(ctx, x, D_X, 0), ggml_reshape_1d(ctx, x, 2 * D_X),
+                                         ggml_permute(ctx, x, 1, 0, 2, 3), ggml_transpose(ctx, x)};
+    wnw__bridge_last_shown(&b);
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+        struct ggml_tensor *view = views[i];
+        struct ggml_cgraph *graph = ggml_new_graph(ctx);
+        ggml_build_forward_expand(graph, view);
+        assert_false(is_again(&b, graph));
+        assert_true(is_again(&b, graph));
+        view->data = (char *)view->data + 4;
+        assert_false(is_again(&b, graph));
+        view->view_src = other;
+        assert_false(is_again(&b, graph));
+        view->view_offs += 64;
+        assert_false(is_again(&b, graph));
+        view->op = GGML_OP_CONT;
+        assert_false(is_again(&b, graph));
+        assert_true(is_again(&b, graph));
+    }
+    wnw__bridge_last_free(&b.last);
+    ggml_free(ctx);
+}
+
 /* ---- Caches with other names ---- */
 
 static char said[1024]; /* the last warning */
@@ -466,9 +498,9 @@ static void test_renamed_session(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gate),           cmocka_unit_test(test_words),
-        cmocka_unit_test(test_notes),          cmocka_unit_test(test_stale_notes),
-        cmocka_unit_test(test_again),          cmocka_unit_test(test_renamed_cache),
-        cmocka_unit_test(test_renamed_session)};
+        cmocka_unit_test(test_gate),          cmocka_unit_test(test_words),
+        cmocka_unit_test(test_notes),         cmocka_unit_test(test_stale_notes),
+        cmocka_unit_test(test_again),         cmocka_unit_test(test_again_views),
+        cmocka_unit_test(test_renamed_cache), cmocka_unit_test(test_renamed_session)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

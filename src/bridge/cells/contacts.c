@@ -25,6 +25,9 @@ static int check_numbers(void)
     } numbers[] = {
         {ggml_op_name(GGML_OP_NONE), "NONE"},
         {ggml_op_name(GGML_OP_VIEW), "VIEW"},
+        {ggml_op_name(GGML_OP_RESHAPE), "RESHAPE"},
+        {ggml_op_name(GGML_OP_PERMUTE), "PERMUTE"},
+        {ggml_op_name(GGML_OP_TRANSPOSE), "TRANSPOSE"},
         {ggml_op_name(GGML_OP_MUL_MAT), "MUL_MAT"},
         {ggml_op_name(GGML_OP_MUL_MAT_ID), "MUL_MAT_ID"},
         {ggml_op_name(GGML_OP_MUL), "MUL"},

@@ -28,20 +28,69 @@ void wnw__bridge_last_free(struct wnw__bridge_last *last)
     *last = (struct wnw__bridge_last){0};
 }
 
-/* Words of a node that have a meaning: all before its name. Any change of one of them changes the hash. */
-static uint64_t hash_node(uint64_t h, const struct ggml_tensor *node)
+/* What nodes are, word by word. Any change of one word changes the result. */
+enum { LANES = 8 };
+struct sum {
+    uint64_t lane[LANES];
+};
+
+static inline uint64_t mixed(uint64_t lane, uint64_t word)
 {
-    enum { LANES = 4, WORDS = offsetof(struct ggml_tensor, name) / sizeof(uint64_t) };
-    static const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t lane[LANES] = {h, h, h, h};
-    for (int i = 0; i < WORDS; i++) {
-        uint64_t word;
-        memcpy(&word, (const char *)node + (size_t)i * sizeof word, sizeof word);
-        lane[i % LANES] = (lane[i % LANES] ^ word) * odd;
+    const uint64_t x = (lane ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return x << 29 | x >> 35;
+}
+
+static inline void add_word(struct sum *s, size_t i, const void *words)
+{
+    uint64_t word;
+    memcpy(&word, (const char *)words + i * sizeof word, sizeof word);
+    s->lane[i % LANES] = mixed(s->lane[i % LANES], word);
+}
+
+/* In loops whose length the compiler knows, so that lanes stay in registers. */
+static inline void add_words(struct sum *s, const void *words, size_t n)
+{
+    for (size_t i = 0; i + LANES <= n; i += LANES)
+        for (size_t k = 0; k < LANES; k++)
+            add_word(s, i + k, words);
+    for (size_t k = 0; k < n % LANES; k++)
+        add_word(s, n / LANES * LANES + k, words);
+}
+
+static uint64_t total(const struct sum *s)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < LANES; i++)
+        all = mixed(all, s->lane[i]);
+    return all;
+}
+
+static inline bool is_view(const struct ggml_tensor *node)
+{
+    return node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE || node->op == GGML_OP_PERMUTE ||
+           node->op == GGML_OP_TRANSPOSE;
+}
+
+/* The words that have a meaning: all before the name. Half of the nodes are views, whose words are mostly in no cache of the CPU. Of
+ * them the place in memory is taken; who reads them looks at their shape when it runs. */
+static inline void add_node(struct sum *s, const struct ggml_tensor *node)
+{
+    enum { WORD = sizeof(uint64_t), ALL = offsetof(struct ggml_tensor, name) / WORD };
+    if (!is_view(node)) {
+        add_words(s, node, ALL);
+        return;
     }
-    for (int k = 1; k < LANES; k++)
-        lane[0] = (lane[0] ^ (lane[0] >> 32) ^ lane[k]) * odd;
-    return lane[0];
+    const uint64_t place[] = {(uint64_t)node->op, (uint64_t)(uintptr_t)node->view_src,
+                              (uint64_t)node->view_offs, (uint64_t)(uintptr_t)node->data};
+    add_words(s, place, sizeof place / sizeof *place);
+}
+
+/* Begins to load a node that will be looked at soon. The weights have taken the place of most in the CPU's caches. */
+static inline void fetch(const struct ggml_tensor *node)
+{
+    enum { LINE = 64 };
+    for (size_t at = 0; at < offsetof(struct ggml_tensor, name); at += LINE)
+        __builtin_prefetch((const char *)node + at);
 }
 
 static bool need_nodes(struct wnw__bridge_last *last, int n)
@@ -60,17 +109,21 @@ static bool need_nodes(struct wnw__bridge_last *last, int n)
 /* Without memory a graph is not recognised, and is looked at each time. */
 void wnw__bridge_last_see(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
+    enum { AHEAD = 4 };
     struct wnw__bridge_last *last = &b->last;
     const int n = ggml_graph_n_nodes(graph);
     const bool room = need_nodes(last, n);
     bool again = room && last->shown && last->known && last->n == n;
-    uint64_t hash = 0;
+    struct sum sum = {{0}};
     for (int i = 0; room && i < n; i++) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        if (i + AHEAD < last->n) /* most often it is in the same place */
+            fetch(last->node[i + AHEAD]);
         again = again && last->node[i] == node;
         last->node[i] = node;
-        hash = hash_node(hash, node);
+        add_node(&sum, node);
     }
+    const uint64_t hash = total(&sum);
     last->again = again && last->hash == hash;
     last->looked = last->looked && last->again;
     last->known = room;

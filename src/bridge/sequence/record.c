@@ -153,9 +153,13 @@ static void keep_query(struct wnw__bridge_layer *l, const struct wnw__cells_op *
     uint8_t *to = place_for(l, (op->first_stream + stream) * l->k.n_cell + cell, reader);
     float turned[WNW_BRIDGE_MOST_D];
     for (int32_t h = 0; to && h < op->n_head; h++, to += bytes_of(&l->queries, (size_t)op->d_k)) {
-        memcpy(turned, q + (size_t)h * op->q_head, (size_t)op->d_k * sizeof *turned);
-        wnw__hadamard(turned, op->d_k, l->info.k_block); /* as keys are read */
-        wnw__rows_from_f32(l->queries.type, turned, 1, op->d_k, to);
+        const float *x = (const void *)(q + (size_t)h * op->q_head);
+        if (l->info.k_block > 0) { /* as keys are read */
+            memcpy(turned, x, (size_t)op->d_k * sizeof *turned);
+            wnw__hadamard(turned, op->d_k, l->info.k_block);
+            x = turned;
+        }
+        wnw__rows_from_f32(l->queries.type, x, 1, op->d_k, to);
     }
 }
 
