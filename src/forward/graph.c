@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "forward/engine_impl.h"
 #include "forward/matmul.h"
+#include "forward/norm.h"
 #include "model/rope.h"
 
 #include <stdlib.h>
@@ -36,10 +37,18 @@ void wnw__graph_free(struct wnw__graph *g)
 
 /* ---- Blocks ---- */
 
-static struct ggml_tensor *rms_norm(struct ggml_context *ctx, const struct wnw__hparams *hp,
-                                    struct ggml_tensor *x, struct ggml_tensor *w)
+/* With the ggml attention every operation is ggml's. */
+static bool is_all_ggml(const wnw_engine *e)
 {
-    return ggml_mul(ctx, ggml_rms_norm(ctx, x, hp->rms_eps), w);
+    return e->params.attn == WNW_ATTN_GGML;
+}
+
+static struct ggml_tensor *rms_norm(const struct wnw__graph *g, const wnw_engine *e, struct ggml_tensor *x,
+                                    struct ggml_tensor *w)
+{
+    const struct wnw__hparams *hp = &e->m->hp;
+    return is_all_ggml(e) ? ggml_mul(g->ctx, ggml_rms_norm(g->ctx, x, hp->rms_eps), w)
+                          : wnw__norm_node(g->ctx, x, w, &hp->rms_eps);
 }
 
 /* The nodes of the graph since the last mark, up to t, are work of this kind. Only for engines that measure. */
@@ -73,7 +82,7 @@ static void as_tensor(struct wnw__graph *g, wnw_engine *e, struct operand *a)
 {
     if (a->x)
         return;
-    a->x = a->of.kind == WNW_OPERAND_RMS_NORM ? rms_norm(g->ctx, &e->m->hp, a->of.a, a->of.b)
+    a->x = a->of.kind == WNW_OPERAND_RMS_NORM ? rms_norm(g, e, a->of.a, a->of.b)
                                               : ggml_swiglu_split(g->ctx, a->of.a, a->of.b);
     a->of = plain(a->x).of;
     mark(g, e, WNW_WORK_OTHER, a->x);
@@ -89,10 +98,10 @@ static void as_input(struct wnw__graph *g, wnw_engine *e, struct operand *a)
         mark(g, e, WNW_WORK_OTHER, a->input.a);
 }
 
-/* Whether our own kernels multiply w. With the ggml attention every operation is ggml's, the products too. */
+/* Whether our own kernels multiply w. */
 static bool is_ours(const wnw_engine *e, const struct ggml_tensor *w, int64_t n_row)
 {
-    return e->params.attn != WNW_ATTN_GGML && wnw__matmul_takes(w, n_row, wnw__model_original(e->m, w) != w);
+    return !is_all_ggml(e) && wnw__matmul_takes(w, n_row, wnw__model_original(e->m, w) != w);
 }
 
 /* y[i] = w[i] a for n weights. */
@@ -221,7 +230,7 @@ static void record_input(struct wnw__graph *g, wnw_engine *e, int32_t il, const 
 {
     if (g->stages[il * WNW_N_POINTS + WNW_POINT_INPUT] == 0)
         return;
-    struct ggml_tensor *x = rms_norm(g->ctx, &e->m->hp, in->of.a, in->of.b);
+    struct ggml_tensor *x = rms_norm(g, e, in->of.a, in->of.b);
     record(g, e, WNW_POINT_INPUT, il, ggml_reshape_3d(g->ctx, x, x->ne[0], 1, x->ne[1]), NULL);
 }
 
@@ -246,8 +255,8 @@ static struct ggml_tensor *attention(struct wnw__graph *g, wnw_engine *e, int32_
     struct ggml_tensor *k = heads(g, e, qkv[1], l->k_factor, l->bk, hp->n_embd_head);
     struct ggml_tensor *v = heads(g, e, qkv[2], l->v_factor, l->bv, hp->n_embd_head);
     if (l->q_norm) {
-        q = rms_norm(ctx, hp, q, l->q_norm);
-        k = rms_norm(ctx, hp, k, l->k_norm);
+        q = rms_norm(g, e, q, l->q_norm);
+        k = rms_norm(g, e, k, l->k_norm);
     }
     record(g, e, WNW_POINT_QUERIES, il, q, NULL);
     q = rope(ctx, e->m, il, q, g->pos);
@@ -298,7 +307,6 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e
                                              struct ggml_tensor *x)
 {
     struct ggml_context *ctx = g->ctx;
-    const struct wnw__hparams *hp = &e->m->hp;
     const struct wnw__layer_weights *l = &e->m->layers[il];
     struct ggml_tensor *cur = attention(g, e, il, rms_normed(x, l->attn_norm));
     if (is_pruned(g, e, il)) {
@@ -306,11 +314,11 @@ static struct ggml_tensor *transformer_layer(struct wnw__graph *g, wnw_engine *e
         x = ggml_get_rows(ctx, x, g->out_ids);
     }
     if (l->attn_post_norm)
-        cur = rms_norm(ctx, hp, cur, l->attn_post_norm);
+        cur = rms_norm(g, e, cur, l->attn_post_norm);
     struct ggml_tensor *mid = ggml_add(ctx, cur, x);
     cur = feed_forward(g, e, il, rms_normed(mid, l->ffn_norm));
     if (l->ffn_post_norm)
-        cur = rms_norm(ctx, hp, cur, l->ffn_post_norm);
+        cur = rms_norm(g, e, cur, l->ffn_post_norm);
     cur = ggml_add(ctx, cur, mid);
     if (cur->ne[1] == g->n_row)
         record(g, e, WNW_POINT_STATE, il, ggml_reshape_3d(ctx, cur, cur->ne[0], 1, cur->ne[1]), NULL);
