@@ -176,8 +176,10 @@ static void take(struct serve_watched *w, const struct serve_batch *b)
         if (r.n == 0)
             continue;
         const bool reads = reads_prompt(w, seq, &r), ended = reads && r.ends;
-        if (reads && !s->reading)
+        if (reads && !s->reading) {
             s->at_prompt = w->sequences.of[seq].n - r.n;
+            w->breaks[seq].n_first = serve_batch_first_of(b, seq)->at;
+        }
         s->entries += (int64_t)r.n * w->row_entries;
         if (s->recount)
             serve_watched_count(w, seq);
@@ -186,12 +188,13 @@ static void take(struct serve_watched *w, const struct serve_batch *b)
         s->reading = !r.ends;
         serve_watched_report(w, seq);
         if (ended) {
-            serve_breaks_tell(w, seq, s->at_prompt, serve_document_cells_shared(w, seq));
+            serve_breaks_tell(w, seq, w->breaks[seq].n_first, serve_document_cells_shared(w, seq));
             finish_prompt(w, seq);
         } else if (reads) {
             compress_chunk(w, seq);
         } else { /* the last token of a prompt that was there as a whole is read alone */
-            serve_breaks_tell_row(w, seq, w->sequences.of[seq].n - r.n, serve_document_cells_shared(w, seq));
+            serve_breaks_tell_row(w, seq, serve_batch_first_of(b, seq)->at,
+                                  serve_document_cells_shared(w, seq));
         }
     }
     serve_watched_tell(w, false, false);

@@ -77,6 +77,39 @@ with serve() as s:
     a = chat(s, [{"role": "user", "content": words(20, 5)}])
     check("another conversation has nothing removed", a.status == 200 and removed(a) == 0 and "removed" not in slot(s), slot(s))
 
+# The list of requests counts as the server does, also tokens that were removed since.
+with serve() as s:
+    def counts(messages):
+        a, last = chat(s, messages), kv(s)["requests"][0]
+        check("read and from the slot", last["read"] == a.json["timings"]["prompt_n"] and last["from_slot"] == a.json["timings"]["cache_n"] and
+              last["read"] + last["from_slot"] == a.json["usage"]["prompt_tokens"], last, a.text[:600])
+        return last, messages + [{"role": "assistant", "content": a.json["choices"][0]["message"]["content"] or "."}]
+    first, messages = counts([{"role": "user", "content": words(200, 1)}])
+    check("all is read", first["read"] > CONTEXT and "was" not in first, first)
+    for i in range(3):
+        last, messages = counts(messages + [{"role": "user", "content": words(12, i)}])
+    check("little is read", last["read"] < CONTEXT // 3 and last["from_slot"] > CONTEXT, last)
+    turn = messages + [{"role": "user", "content": words(12, 8)}]
+    counts(turn)
+    last, _ = counts(messages + [{"role": "user", "content": words(10, 8) + " zebra"}])
+    check("where they differ", last["was"] and last["differs_at"] >= last["from_slot"] and "zebra" in last["is"], last)
+
+# A sample of a long turn is fed again, and what was said of the conversation stays known: it is parked when the server ends.
+with tempfile.TemporaryDirectory() as folder:
+    sampled = ("--policy", "auto", "--ratio", "0.5")
+    with serve("--state", folder, context=2048, policy=sampled) as s:
+        messages = [{"role": "system", "content": "be brief"}]
+        for i in range(5):
+            messages.append({"role": "user", "content": words(110, i)})
+            a = chat(s, messages)
+            check("a long turn", a.status == 200, a.text[:300])
+            messages.append({"role": "assistant", "content": a.json["choices"][0]["message"]["content"] or "."})
+        check("room was made, and a sample fed", removed(a) > 0 and "sampled" in slot(s)["taken"], a.headers, slot(s))
+        check("SIGTERM ends it", s.stop() == 0 and "is not parked" not in s.log(), s.log()[-600:])
+    with serve("--state", folder, context=2048, policy=sampled) as s:
+        a = chat(s, messages + [{"role": "user", "content": "and?"}])
+        check("after a restart it goes on", a.status == 200 and a.json["timings"]["prompt_n"] < 100, a.text[:300])
+
 # An answer goes on past the end of the context, in a stream too, and ends at the requested length, or after as many tokens as the context has.
 with serve() as s:
     a = chat(s, [{"role": "user", "content": words(20, 7)}], stream=True, stream_options={"include_usage": True})
