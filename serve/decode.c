@@ -167,9 +167,22 @@ static void compress_chunk(struct serve_watched *w, int32_t seq)
         wnw_bridge_forget_queries(w->cache, w->sequences.of[seq].cell, w->sequences.of[seq].n);
 }
 
-/* Notes what the batch has brought. */
+/* Adds the entries that the batch has brought. */
+static void add_entries(struct serve_watched *w, const struct serve_batch *b)
+{
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
+        struct serve_slot_cache *s = &w->slot_cache[seq];
+        s->entries += (int64_t)serve_batch_rows_of(b, seq).n * w->row_entries;
+        if (s->recount)
+            serve_watched_count(w, seq);
+        s->recount = false;
+    }
+}
+
+/* Notes what the batch has brought. Entries of all slots first: where one of them is compressed, all are counted. */
 static void take(struct serve_watched *w, const struct serve_batch *b)
 {
+    add_entries(w, b);
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         struct serve_slot_cache *s = &w->slot_cache[seq];
         const struct serve_rows r = serve_batch_rows_of(b, seq);
@@ -180,10 +193,6 @@ static void take(struct serve_watched *w, const struct serve_batch *b)
             s->at_prompt = w->sequences.of[seq].n - r.n;
             w->breaks[seq].n_first = serve_batch_first_of(b, seq)->at;
         }
-        s->entries += (int64_t)r.n * w->row_entries;
-        if (s->recount)
-            serve_watched_count(w, seq);
-        s->recount = false;
         s->n_new += r.n_silent + ended;
         s->reading = !r.ends;
         serve_watched_report(w, seq);
