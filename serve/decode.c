@@ -69,7 +69,7 @@ void serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
     while (serve_stretch_lacks(w, b) && serve_give_up_slot(w, b))
         continue;
     if (serve_stretch_lacks(w, b))
-        serve_stretch_longest(w);
+        serve_stretch_longest(w, b);
     serve_sample_feed(w, b);
     for (int32_t seq = 0; seq < w->n_slots; seq++)
         w->n_before[seq] = w->sequences.of[seq].n;
@@ -90,7 +90,7 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
         for (int32_t i = 0; i < n; i++)
             if (cells[i] != own)
                 cells[k++] = cells[i];
-        if (k == pos && serve_sequences_in_order(w->restored[seq].free, w->sequences.n_cells, cells, k)) {
+        if (k == pos && serve_sequences_order(w->restored[seq].free, w->sequences.n_cells, cells, k)) {
             const struct serve_restored *r = &w->restored[seq];
             for (int32_t i = 0; i < k; i++)
                 if (serve_sequences_add(&w->sequences, seq, i, cells[i], i < r->n ? r->token[i] : -1))

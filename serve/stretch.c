@@ -2,6 +2,7 @@
 #include "serve/stretch.h"
 
 #include "serve/compress.h"
+#include "serve/give_up.h"
 #include "serve/libllama_real.h"
 #include "serve/restores.h"
 
@@ -61,8 +62,10 @@ static int32_t least(int32_t a, int32_t b)
 void serve_stretch_open(struct serve_watched *w)
 {
     const char *why = why_not(w);
+    /* Slots share the cells, and each has its own number of them: else one slot could leave another without any. */
     const int32_t n_train = REAL(llama_model_n_ctx_train)(llama_get_model(w->ctx)),
-                  most = least((int32_t)REAL(llama_n_ctx_seq)(w->ctx), n_train);
+                  n_slot = (int32_t)llama_n_ctx(w->ctx) / w->n_slots,
+                  most = least(least((int32_t)REAL(llama_n_ctx_seq)(w->ctx), n_slot), n_train);
     w->most = why ? 0 : most;
     serve_slots_set_most(w->most, serve_stretch_length(w), why);
     serve_restores_set_longest(serve_stretch_length(w));
@@ -279,8 +282,39 @@ static bool shrink(struct serve_watched *w, const struct middle *m)
     return good;
 }
 
+/* Slots, a bit for each, that have cells of this one, too: those of several answers to a prompt. */
+static uint64_t sharing(const struct serve_watched *w, int32_t seq)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    uint64_t bits = 0;
+    for (int32_t k = 0; k < q->n; k++)
+        w->marked[q->cell[k]] = w->sequences.owners[q->cell[k]] > 1;
+    for (int32_t i = 0; i < w->n_slots; i++) {
+        const struct serve_sequence *o = &w->sequences.of[i];
+        for (int32_t k = 0; i != seq && k < o->n; k++)
+            bits |= w->marked[o->cell[k]] ? UINT64_C(1) << i : 0;
+    }
+    for (int32_t k = 0; k < q->n; k++)
+        w->marked[q->cell[k]] = false;
+    return bits;
+}
+
+/* Whether a slot has its cells for itself: their positions would be moved in others, too. Those without a request give up what they hold. */
+static bool is_alone(struct serve_watched *w, const struct serve_batch *b, int32_t seq)
+{
+    const uint64_t others = sharing(w, seq);
+    if (others == 0)
+        return true;
+    serve_give_up_slots(w, b, others);
+    if (sharing(w, seq) == 0)
+        return true;
+    fprintf(stderr, "winnow: slot %d: no room can be made: another slot that is busy has the same tokens\n",
+            (int)seq);
+    return false;
+}
+
 /* Makes room for n more tokens in a slot that is to hold `most`: half of that is left. The last quarter stays as it is. */
-static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
+static bool make(struct serve_watched *w, const struct serve_batch *b, int32_t seq, int32_t n, int32_t most)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
     const int32_t n_left = least(most / 2, most - 1 - n), header = serve_compress_header(w, seq);
@@ -294,7 +328,7 @@ static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
     const int32_t n_last = least(most / 4, (n_left - m.from) / 2);
     m.to = q->n - n_last;
     m.n_kept = n_left - m.from - n_last;
-    return m.to - m.from > m.n_kept && shrink(w, &m);
+    return m.to - m.from > m.n_kept && is_alone(w, b, seq) && shrink(w, &m);
 }
 
 /* ---- What came from a file ---- */
@@ -369,7 +403,7 @@ void serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
             learn(w, seq);
         /* A cell is left free, so that a slot that comes from a file can have a token after it. */
         if (n > 0 && w->sequences.of[seq].n + n >= w->most && may(w, seq))
-            (void)make(w, seq, n, w->most);
+            (void)make(w, b, seq, n, w->most);
     }
 }
 
@@ -378,9 +412,9 @@ bool serve_stretch_lacks(const struct serve_watched *w, const struct serve_batch
     return w->most > 0 && n_free(w) < b->n;
 }
 
-void serve_stretch_longest(struct serve_watched *w)
+void serve_stretch_longest(struct serve_watched *w, const struct serve_batch *b)
 {
     const int32_t seq = longest(w);
     if (seq >= 0)
-        (void)make(w, seq, 0, w->sequences.of[seq].n);
+        (void)make(w, b, seq, 0, w->sequences.of[seq].n);
 }

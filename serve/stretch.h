@@ -32,7 +32,7 @@ void serve_stretch_make(struct serve_watched *w, const struct serve_batch *b);
 /* Whether a batch has more tokens than there are free cells, where room can be made. */
 bool serve_stretch_lacks(const struct serve_watched *w, const struct serve_batch *b);
 /* Makes room in the longest conversation. */
-void serve_stretch_longest(struct serve_watched *w);
+void serve_stretch_longest(struct serve_watched *w, const struct serve_batch *b);
 /* Gives the rows of a batch their positions in the cache. */
 void serve_stretch_place(const struct serve_watched *w, struct serve_batch *b, struct llama_batch_ext *batch);
 /* The position in the cache of the first token of a slot that is not in front of a position of the server's. */

@@ -180,6 +180,25 @@ with serve(slots=3) as s:
     again = [complete(s, t, 8, id_slot=i, cache_prompt=False, **more).json for i, t in enumerate(texts)]
     check("answers afterwards are as before", all(nearly_same(a, b, CLOSE) for a, b in zip(alone, again)))
 
+# The context is that of a slot: one conversation does not take the room of another one.
+with serve(slots=2) as s:
+    check("a prompt that is refused beyond the context of a slot", complete(s, LONG).status == 400)
+    got = at_once(lambda: complete(s, ids(CONTEXT - 30, 3), 400), *[lambda i=i: chat(s, [{"role": "user", "content": words(12, i)}], 900) for i in range(3)])
+    check("beside one that fills its context", all(a.status == 200 for a in got), [a.text[-200:] for a in got])
+
+# Several answers share cells, and positions of cells are moved for all: nothing is removed of them while they are made, nor of one slot of them afterwards.
+with serve(slots=2) as s:
+    turn = [{"role": "user", "content": words(20, 3)}]
+    a = chat(s, turn, 2 * CONTEXT, n=2)
+    check("several answers end with the context", a.status == 200 and removed(a) == 0 and a.json["usage"]["completion_tokens"] <= 2 * CONTEXT, a.text[-300:])
+    check("they cannot ask for room", "several answers" in chat(s, turn, 4, n=2, winnow={"full": "compress"}).text)
+    both = chat(s, turn, 4, n=2).json["choices"]
+    a = chat(s, turn + [both[0]["message"], {"role": "user", "content": words(12, 4)}], 2 * CONTEXT)
+    check("one of them goes on", a.status == 200 and removed(a) > CONTEXT, a.text[-300:])
+    for i in range(3):
+        check("and others beside it", chat(s, turn + [both[1]["message"], {"role": "user", "content": words(12, 5 + i)}], 40).status == 200)
+    check("nothing is lost when it ends", s.stop() == 0 and "is not parked" not in s.log() and "Invalid input batch" not in s.log(), s.log()[-600:])
+
 # With a cap the context bounds what a conversation takes.
 with serve("--kv-bytes", str(CONTEXT * 1024 * 2)) as s:
     a = chat(s, [{"role": "user", "content": words(700, 9)}], 20)
