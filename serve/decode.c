@@ -65,11 +65,12 @@ void serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
     serve_watched_observe(w);
     while (!serve_join_make_way(w, b->n) && serve_give_up_slot(w, b))
         continue;
+    serve_give_up_slots(w, b, serve_stretch_in_way(w, b));
     serve_stretch_make(w, b);
     while (serve_stretch_lacks(w, b) && serve_give_up_slot(w, b))
         continue;
     if (serve_stretch_lacks(w, b))
-        serve_stretch_longest(w, b);
+        serve_stretch_longest(w);
     serve_sample_feed(w, b);
     for (int32_t seq = 0; seq < w->n_slots; seq++)
         w->n_before[seq] = w->sequences.of[seq].n;

@@ -2,7 +2,6 @@
 #include "serve/stretch.h"
 
 #include "serve/compress.h"
-#include "serve/give_up.h"
 #include "serve/libllama_real.h"
 #include "serve/restores.h"
 
@@ -299,13 +298,9 @@ static uint64_t sharing(const struct serve_watched *w, int32_t seq)
     return bits;
 }
 
-/* Whether a slot has its cells for itself: their positions would be moved in others, too. Those without a request give up what they hold. */
-static bool is_alone(struct serve_watched *w, const struct serve_batch *b, int32_t seq)
+/* Whether a slot has its cells for itself: their positions would be moved in others, too. */
+static bool is_alone(const struct serve_watched *w, int32_t seq)
 {
-    const uint64_t others = sharing(w, seq);
-    if (others == 0)
-        return true;
-    serve_give_up_slots(w, b, others);
     if (sharing(w, seq) == 0)
         return true;
     fprintf(stderr, "winnow: slot %d: no room can be made: another slot that is busy has the same tokens\n",
@@ -314,7 +309,7 @@ static bool is_alone(struct serve_watched *w, const struct serve_batch *b, int32
 }
 
 /* Makes room for n more tokens in a slot that is to hold `most`: half of that is left. The last quarter stays as it is. */
-static bool make(struct serve_watched *w, const struct serve_batch *b, int32_t seq, int32_t n, int32_t most)
+static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
     const int32_t n_left = least(most / 2, most - 1 - n), header = serve_compress_header(w, seq);
@@ -328,7 +323,7 @@ static bool make(struct serve_watched *w, const struct serve_batch *b, int32_t s
     const int32_t n_last = least(most / 4, (n_left - m.from) / 2);
     m.to = q->n - n_last;
     m.n_kept = n_left - m.from - n_last;
-    return m.to - m.from > m.n_kept && is_alone(w, b, seq) && shrink(w, &m);
+    return m.to - m.from > m.n_kept && is_alone(w, seq) && shrink(w, &m);
 }
 
 /* ---- What came from a file ---- */
@@ -337,6 +332,7 @@ static bool make(struct serve_watched *w, const struct serve_batch *b, int32_t s
 static void learn(struct serve_watched *w, int32_t seq)
 {
     const llama_pos pos = w->slot_cache[seq].n_unknown;
+    const int32_t n_said = w->said[seq].n; /* this token is not one of them */
     struct serve_batch rows = {0};
     struct llama_batch_ext *batch = llama_batch_ext_init(w->ctx);
     const int32_t token =
@@ -347,7 +343,7 @@ static void learn(struct serve_watched *w, int32_t seq)
     good = good && rows.n == 1;
     if (good) {
         rows.row[0].pos = pos;
-        rows.row[0].at = pos + serve_watched_removed(w, seq);
+        rows.row[0].at = n_said;
         w->running = &rows;
         w->at = 0;
         good = REAL(llama_process)(w->ctx, LLAMA_PROCESS_TYPE_DECODE, batch) == 0;
@@ -355,6 +351,7 @@ static void learn(struct serve_watched *w, int32_t seq)
         llama_synchronize(w->ctx);
         REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, pos, -1);
         serve_sequences_rm(&w->sequences, seq, pos, -1);
+        w->said[seq].n = n_said;
     }
     if (good && w->slot_cache[seq].n_unknown == 0) {
         w->slot_cache[seq].recount = false;
@@ -392,6 +389,20 @@ static int32_t longest(const struct serve_watched *w)
     return best;
 }
 
+/* Whether room is made in a slot for n more tokens. A cell is left free, so that a slot that comes from a file can have a token after it. */
+static bool is_full(const struct serve_watched *w, int32_t seq, int32_t n)
+{
+    return n > 0 && w->most > 0 && w->sequences.of[seq].n + n >= w->most && may(w, seq);
+}
+
+uint64_t serve_stretch_in_way(const struct serve_watched *w, const struct serve_batch *b)
+{
+    uint64_t bits = 0;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        bits |= is_full(w, seq, serve_batch_rows_of(b, seq).n) ? sharing(w, seq) : 0;
+    return bits;
+}
+
 void serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
 {
     if (w->most == 0)
@@ -401,9 +412,8 @@ void serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
         const int32_t n_unknown = n_held == 0 ? w->slot_cache[seq].n_unknown : 0;
         if (n > 0 && n_unknown > 0 && (n_unknown + n >= w->most || n_free(w) < b->n) && n_free(w) > 0)
             learn(w, seq);
-        /* A cell is left free, so that a slot that comes from a file can have a token after it. */
-        if (n > 0 && w->sequences.of[seq].n + n >= w->most && may(w, seq))
-            (void)make(w, b, seq, n, w->most);
+        if (is_full(w, seq, n))
+            (void)make(w, seq, n, w->most);
     }
 }
 
@@ -412,9 +422,9 @@ bool serve_stretch_lacks(const struct serve_watched *w, const struct serve_batch
     return w->most > 0 && n_free(w) < b->n;
 }
 
-void serve_stretch_longest(struct serve_watched *w, const struct serve_batch *b)
+void serve_stretch_longest(struct serve_watched *w)
 {
     const int32_t seq = longest(w);
     if (seq >= 0)
-        (void)make(w, b, seq, 0, w->sequences.of[seq].n);
+        (void)make(w, seq, 0, w->sequences.of[seq].n);
 }
