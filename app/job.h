@@ -49,7 +49,8 @@ struct app_job {
     wnw_prompt *prompt;    /* from text, owned; NULL = none */
     const int32_t *tokens; /* [n_tokens], points into file_tokens or prompt */
     int32_t n_tokens;
-    int32_t n_context;       /* tokens of the first piece */
+    int32_t n_context; /* tokens of the first piece */
+    int32_t n_first;   /* tokens that are compressed where a text is scored after them; 0: none is */
     struct app_expected expected;
     struct app_text remarks; /* on texts, and of the library on profile and prompt, one per line */
     wnw_engine *engine;      /* that runs sessions of a stored document; NULL = a session has its own */

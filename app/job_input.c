@@ -150,5 +150,7 @@ int app_job_prompt(struct app_job *job)
 
 int32_t app_job_n_compressed(const struct app_job *job)
 {
+    if (job->n_first > 0)
+        return job->n_first;
     return job->args->context_only ? job->n_context : job->n_tokens;
 }

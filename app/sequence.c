@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "app/sequence.h"
 
+#include "app/process.h"
 #include "base/dropped.h"
 #include "base/err.h"
 #include "base/kv_types.h"
@@ -37,6 +38,7 @@ struct app_sequence {
     int32_t n_settled;   /* first entries of every head that a recursive policy has settled */
     bool failed;         /* cells were not told */
     uint64_t bytes_most; /* while chunks were read */
+    double compress_ms;  /* of them */
     float *logits;
     bool has_logits;
     bool (*progress)(int32_t done, int32_t total, void *user);
@@ -500,8 +502,10 @@ int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int3
         const int32_t n_now = n - at < most ? n - at : most;
         rc = app_sequence_read(s, tokens + at, n_now, NULL, NULL);
         note_most(s);
+        const double start = app_now_ms();
         if (rc == WNW_OK)
             rc = compress_chunk(s, chunks, at + n_now == n);
+        s->compress_ms += app_now_ms() - start;
         at += n_now;
         if (rc == WNW_E_RANGE && at < n) /* too short for the policy: it waits for the next chunk */
             rc = WNW_OK;
@@ -541,7 +545,7 @@ int32_t app_sequence_n_read(const struct app_sequence *s)
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out)
 {
     int64_t entries = 0, heads = 0;
-    *out = (struct app_sequence_size){.bytes_most = s->bytes_most};
+    *out = (struct app_sequence_size){.bytes_most = s->bytes_most, .compress_ms = s->compress_ms};
     for (int32_t i = 0; i < wnw_bridge_n_layers(s->cache); i++) {
         wnw_bridge_layer l = wnw_bridge_layer_default();
         if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)

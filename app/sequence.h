@@ -29,6 +29,7 @@ struct app_sequence_size {
     uint64_t bytes_swa; /* of `bytes`, those of layers with a sliding window */
     uint64_t
         bytes_most; /* `bytes` after any chunk was read, before it was compressed; 0: nothing was read in chunks */
+    double compress_ms; /* of the chunks that were compressed while a prompt was read */
 };
 
 /* How a prompt is read in chunks. */

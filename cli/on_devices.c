@@ -160,6 +160,10 @@ static int read_chunks(struct cli_on_devices *d, struct app_job *job, int32_t n)
     if (status != WNW_OK)
         return app_fail_status(status);
     cli_on_devices_measure(d, job);
+    struct app_sequence_size size;
+    app_sequence_measure(d->sequence, &size);
+    job->compress_ms = size.compress_ms;
+    job->prefill_ms -= size.compress_ms;
     return app_job_check_peak(job);
 }
 

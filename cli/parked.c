@@ -118,6 +118,8 @@ static int print_entry(const struct cli_parked_entry *e)
 int cli_parked_list(const struct cli_parked *p)
 {
     int rc = APP_OK;
+    if (p->n == 0)
+        app_note("'%.200s' has no parked conversation of this model and key", p->folder.path);
     for (int32_t i = p->n; rc == APP_OK && i > 0; i--)
         rc = print_entry(&p->of[i - 1]);
     return rc == APP_OK ? app_finish_stdout() : rc;

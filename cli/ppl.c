@@ -129,7 +129,16 @@ static int evaluate(struct app_job *job, int32_t prefix, struct score *sc)
     return rc;
 }
 
-/* The same on --devices. */
+/* Reads and scores the tokens that follow n on --devices, up to `to`. */
+static int score_on_devices(struct cli_on_devices *d, struct app_job *job, int32_t n, int32_t to,
+                            struct score *sc)
+{
+    sc->next = job->tokens + n + 1;
+    sc->n_next = job->n_tokens - n - 1;
+    return cli_on_devices_read(d, job, n, to, on_logits, sc);
+}
+
+/* The same on --devices. These give the memory of what was dropped back with the first token after it. */
 static int evaluate_on_devices(struct cli_on_devices *d, struct app_job *job, int32_t prefix,
                                struct score *sc)
 {
@@ -139,14 +148,14 @@ static int evaluate_on_devices(struct cli_on_devices *d, struct app_job *job, in
         if (rc == APP_OK)
             score_next(sc, app_sequence_logits(d->sequence), job->tokens[prefix]);
     }
-    sc->next = job->tokens + prefix + 1;
-    sc->n_next = job->n_tokens - prefix - 1;
+    if (rc == APP_OK && prefix > 0)
+        rc = score_on_devices(d, job, prefix, prefix + 1, sc);
+    if (rc == APP_OK && prefix > 0)
+        cli_on_devices_measure_bytes(d, job);
     if (rc == APP_OK)
-        rc = cli_on_devices_read(d, job, prefix, job->n_tokens, on_logits, sc);
+        rc = score_on_devices(d, job, prefix > 0 ? prefix + 1 : 0, job->n_tokens, sc);
     if (rc == APP_OK && prefix == 0)
         cli_on_devices_measure(d, job);
-    else if (rc == APP_OK)
-        cli_on_devices_measure_bytes(d, job);
     return rc;
 }
 
@@ -194,11 +203,13 @@ int cli_ppl(const struct app_args *args)
         rc = read_text(&job, &sc.n_text);
     if (rc == APP_OK)
         rc = prefix_length(&job, &prefix);
+    job.n_first = prefix;
     if (rc == APP_OK && !own->app.devices)
         rc = app_job_session(&job);
     if (rc == APP_OK) {
         sc.n_vocab = job.info.n_vocab;
-        rc = own->app.devices ? evaluate_on_devices(&devices, &job, prefix, &sc) : evaluate(&job, prefix, &sc);
+        rc =
+            own->app.devices ? evaluate_on_devices(&devices, &job, prefix, &sc) : evaluate(&job, prefix, &sc);
     }
     if (rc == APP_OK) {
         app_job_notes(&job);

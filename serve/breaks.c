@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/breaks.h"
 
+#include "serve/stretch.h"
 #include "serve/why.h"
 
 #include <llama.h>
@@ -11,16 +12,25 @@
 /* Tokens of a text that is shown. */
 enum { SHOWN = 16 };
 
-/* The tokens of a slot, [*n]. */
-static const int32_t *tokens_of(const struct serve_watched *w, int32_t seq, int32_t *n)
+/* The number of tokens of a slot's conversation, with those that were removed from its middle. */
+static int32_t counted(const struct serve_watched *w, int32_t seq)
 {
-    if (!w->unmatched)
-        return serve_watched_tokens(w, seq, n);
-    *n = w->said[seq].n;
-    return w->said[seq].token;
+    return w->unmatched ? w->said[seq].n : serve_watched_counted(w, seq);
 }
 
-/* The number of tokens before a position. */
+/* The tokens of a slot's conversation, [*n]. Where tokens may be removed from the middle, they are those that were said. */
+static const int32_t *tokens_of(const struct serve_watched *w, int32_t seq, int32_t *n)
+{
+    *n = counted(w, seq);
+    const int32_t *said = w->unmatched || w->most > 0 ? serve_stretch_said(w, seq, *n) : NULL;
+    if (said)
+        return said;
+    const int32_t *ids = serve_watched_tokens(w, seq, n);
+    *n = serve_watched_removed(w, seq) == 0 ? *n : 0; /* some are not known */
+    return ids;
+}
+
+/* The number of tokens before a position of the server's. */
 static int32_t tokens_before(const struct serve_watched *w, int32_t seq, const int32_t *ids, int32_t n,
                              int32_t from)
 {
@@ -28,7 +38,7 @@ static int32_t tokens_before(const struct serve_watched *w, int32_t seq, const i
     int32_t at = from > 0 ? from : 0;
     if (w->unmatched || ids != q->token)
         return at;
-    for (at = 0; at < n && q->pos[at] < from; at++)
+    for (at = 0; at < n && q->at[at] < from; at++)
         ;
     return at;
 }
@@ -47,6 +57,7 @@ void serve_breaks_note(struct serve_watched *w, int32_t seq, int32_t from)
     free(b->was);
     b->was = malloc((size_t)(n - at) * sizeof *b->was);
     b->noted = how.claim;
+    b->of_others = how.of_others;
     b->at = at;
     b->n_was = b->was ? n - at : 0;
     if (b->was)
@@ -100,8 +111,13 @@ static void set_break(struct serve_why *x, const struct serve_watched *w, int32_
     x->broke = true;
     x->at = at;
     set_text(x->before, w, ids + at - n_before, n_before);
-    set_text(x->was, w, b->was + same, b->n_was - same);
     set_text(x->is, w, ids + at, n - same);
+    x->of_others = b->of_others;
+    if (x->of_others) { /* what they said is not told */
+        x->cause = "another client's conversation had the slot";
+        return;
+    }
+    set_text(x->was, w, b->was + same, b->n_was - same);
     x->cause = serve_why_cause(x->before, x->was, x->is);
     if (strcmp(x->cause, SERVE_WHY_DIFFERS) == 0 && x->at < n_all / 10)
         x->cause = "another conversation had the slot";
@@ -111,9 +127,7 @@ static void tell(struct serve_watched *w, int32_t seq, const struct serve_how *h
                  int32_t n_document)
 {
     struct serve_break *b = &w->breaks[seq];
-    int32_t n;
-    (void)tokens_of(w, seq, &n);
-    struct serve_why x = {.slot = seq, .owner = how->owner, .n_read = n - n_before};
+    struct serve_why x = {.slot = seq, .owner = how->owner, .n_read = counted(w, seq) - n_before};
     x.n_document = n_document < n_before ? n_document : n_before;
     x.n_parked = how->parked ? n_before - x.n_document : 0;
     x.n_slot = n_before - x.n_document - x.n_parked;

@@ -5,10 +5,10 @@
 
 #include "serve/watched.h"
 
-/* A slot is about to lose its tokens from a position on, or to have others in their place: notes them, if that is where its request's prompt goes
- * on. */
+/* A slot is about to lose its tokens from a position of the server's on, or to have others in their place: notes them, if that is where its
+ * request's prompt goes on. */
 void serve_breaks_note(struct serve_watched *w, int32_t seq, int32_t from);
-/* A prompt was read from token n_before on, and its first n_document tokens are those of a document: says where its tokens came from (why.h). */
+/* A prompt was read from token n_before on, as the server counts it, and its first n_document tokens are those of a document: says where its tokens came from (why.h). */
 void serve_breaks_tell(struct serve_watched *w, int32_t seq, int32_t n_before, int32_t n_document);
 /* A row of generated tokens: the same, if it is all that was read of a prompt. */
 void serve_breaks_tell_row(struct serve_watched *w, int32_t seq, int32_t n_before, int32_t n_document);

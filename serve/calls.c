@@ -237,6 +237,10 @@ static void free_dead_cells(int32_t seq)
         else if (w.slot_cache[i].n_unknown == 0)
             serve_watched_count(&w, i);
         const int32_t n = w.sequences.of[i].n + w.slot_cache[i].n_unknown;
+        const int64_t most =
+            (int64_t)n * w.row_entries; /* of cells that are not known nobody counts what is left */
+        if (w.slot_cache[i].entries > most)
+            w.slot_cache[i].entries = most;
         if (n < w.slot_cache[i].n_fixed) {
             w.slot_cache[i].n_fixed = n;
             w.slot_cache[i].n_settled = 0;
@@ -255,10 +259,10 @@ bool llama_memory_seq_rm(llama_memory_t mem, llama_seq_id seq_id, llama_pos p0, 
         w.said[seq_id].n = 0; /* it is emptied, and nobody reads it again */
     if (is_slot_of(mem, seq_id) && p1 < 0 && p0 > 0)
         serve_borders_go_back(&w, seq_id, p0);
-    if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
-        p0 = serve_stretch_pos(&w, seq_id, p0);
-    if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0)
+    if (is_watched(mem) && seq_id >= 0 && seq_id < w.n_slots && p1 < 0) {
         serve_breaks_note(&w, seq_id, p0);
+        p0 = serve_stretch_pos(&w, seq_id, p0);
+    }
     const bool removed = REAL(llama_memory_seq_rm)(mem, seq_id, p0, p1);
     for (int32_t i = 0; removed && w.ctx && p1 < 0 && i < w.n_slots; i++)
         if ((seq_id < 0 || seq_id == i) && is_slot_of(mem, i))

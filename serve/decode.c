@@ -65,6 +65,7 @@ void serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)
     serve_watched_observe(w);
     while (!serve_join_make_way(w, b->n) && serve_give_up_slot(w, b))
         continue;
+    serve_give_up_slots(w, b, serve_stretch_in_way(w, b));
     serve_stretch_make(w, b);
     while (serve_stretch_lacks(w, b) && serve_give_up_slot(w, b))
         continue;
@@ -90,7 +91,7 @@ static void learn(struct serve_watched *w, int32_t seq, int32_t row, int32_t own
         for (int32_t i = 0; i < n; i++)
             if (cells[i] != own)
                 cells[k++] = cells[i];
-        if (k == pos && serve_sequences_in_order(w->restored[seq].free, w->sequences.n_cells, cells, k)) {
+        if (k == pos && serve_sequences_order(w->restored[seq].free, w->sequences.n_cells, cells, k)) {
             const struct serve_restored *r = &w->restored[seq];
             for (int32_t i = 0; i < k; i++)
                 if (serve_sequences_add(&w->sequences, seq, i, cells[i], i < r->n ? r->token[i] : -1))
@@ -167,31 +168,43 @@ static void compress_chunk(struct serve_watched *w, int32_t seq)
         wnw_bridge_forget_queries(w->cache, w->sequences.of[seq].cell, w->sequences.of[seq].n);
 }
 
-/* Notes what the batch has brought. */
+/* Adds the entries that the batch has brought. */
+static void add_entries(struct serve_watched *w, const struct serve_batch *b)
+{
+    for (int32_t seq = 0; seq < w->n_slots; seq++) {
+        struct serve_slot_cache *s = &w->slot_cache[seq];
+        s->entries += (int64_t)serve_batch_rows_of(b, seq).n * w->row_entries;
+        if (s->recount)
+            serve_watched_count(w, seq);
+        s->recount = false;
+    }
+}
+
+/* Notes what the batch has brought. Entries of all slots first: where one of them is compressed, all are counted. */
 static void take(struct serve_watched *w, const struct serve_batch *b)
 {
+    add_entries(w, b);
     for (int32_t seq = 0; seq < w->n_slots; seq++) {
         struct serve_slot_cache *s = &w->slot_cache[seq];
         const struct serve_rows r = serve_batch_rows_of(b, seq);
         if (r.n == 0)
             continue;
         const bool reads = reads_prompt(w, seq, &r), ended = reads && r.ends;
-        if (reads && !s->reading)
+        if (reads && !s->reading) {
             s->at_prompt = w->sequences.of[seq].n - r.n;
-        s->entries += (int64_t)r.n * w->row_entries;
-        if (s->recount)
-            serve_watched_count(w, seq);
-        s->recount = false;
+            w->breaks[seq].n_first = serve_batch_first_of(b, seq)->at;
+        }
         s->n_new += r.n_silent + ended;
         s->reading = !r.ends;
         serve_watched_report(w, seq);
         if (ended) {
-            serve_breaks_tell(w, seq, s->at_prompt, serve_document_cells_shared(w, seq));
+            serve_breaks_tell(w, seq, w->breaks[seq].n_first, serve_document_cells_shared(w, seq));
             finish_prompt(w, seq);
         } else if (reads) {
             compress_chunk(w, seq);
         } else { /* the last token of a prompt that was there as a whole is read alone */
-            serve_breaks_tell_row(w, seq, w->sequences.of[seq].n - r.n, serve_document_cells_shared(w, seq));
+            serve_breaks_tell_row(w, seq, serve_batch_first_of(b, seq)->at,
+                                  serve_document_cells_shared(w, seq));
         }
     }
     serve_watched_tell(w, false, false);

@@ -101,23 +101,6 @@ void serve_document_cells_keep(struct serve_watched *w, int32_t seq, int32_t d)
 
 /* ---- Stored caches ---- */
 
-/* Marks in others[n_cells] the cells that hold an entry of anything. A slot that was restored has some before anybody knows which. */
-static void mark_held(const struct serve_watched *w, bool *others, int32_t *cells)
-{
-    int32_t n;
-    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
-        wnw_bridge_layer l;
-        if (!serve_watched_whole_layer(w, i, &l))
-            continue;
-        for (int32_t ih = 0; ih < l.n_heads; ih++) {
-            if (wnw_bridge_cells(w->cache, i, 0, ih, cells, l.n_cells, &n) != WNW_OK)
-                continue;
-            for (int32_t e = 0; e < n; e++)
-                others[cells[e]] = true;
-        }
-    }
-}
-
 /* The cell of the first token of a stored document whose state libllama has just loaded. Its entries are in cells that are not of others
  * [n_cells], and the cells follow each other as the positions do. -1: they do not. */
 static int32_t first_cell(const struct serve_watched *w, const wnw_stored *st, const bool *others,
@@ -190,12 +173,12 @@ static const char *fill_document(struct serve_watched *w, int32_t d)
     bool *others = calloc((size_t)n_cells, sizeof *others);
     const char *fault = "out of memory";
     if (cells && others) {
-        mark_held(w, others, cells);
+        serve_watched_mark_held(w, others, cells);
         fault = take_state(w, d, to);
     }
     if (!fault)
         first = first_cell(w, st, others, cells);
-    if (!fault && first < 0 && !serve_watched_has_unknown(w, -1)) {
+    if (!fault && first < 0 && !serve_watched_has_unknown(w)) {
         /* Cells were given that held entries of what is gone. */
         for (int32_t i = 0; i < n_cells; i++)
             others[i] = w->sequences.owners[i] > 0;

@@ -247,10 +247,12 @@ server_http_res_ptr look_at_length(const server_http_req &req, serve_request &r)
 {
     const char *why;
     const int32_t most = serve_slots_most(&why);
-    const bool keeps_all = serve_keeps_all(&r.ask.keep_rule),
+    const bool keeps_all = serve_keeps_all(&r.ask.keep_rule), several = r.ask.n_slots > 1,
                has_space = r.ask.keep_rule.n_protected <= most / 4;
-    if (r.full == SERVE_FULL_COMPRESS && (most == 0 || keeps_all || !has_space)) {
-        if (most != 0)
+    if (r.full == SERVE_FULL_COMPRESS && (most == 0 || keeps_all || several || !has_space)) {
+        if (most != 0 && several)
+            why = "several answers (n) share their prompt; ask for one";
+        else if (most != 0)
             why = keeps_all
                       ? "the policy keeps everything; give another one, as keydiff, with a ratio or a budget"
                       : "the system message and the tools take more than a quarter of the context";
@@ -259,10 +261,10 @@ server_http_res_ptr look_at_length(const server_http_req &req, serve_request &r)
     }
     if (most == 0)
         return nullptr;
-    r.ask.refuses = r.full == SERVE_FULL_REFUSE || keeps_all || !has_space ||
+    r.ask.refuses = r.full == SERVE_FULL_REFUSE || keeps_all || several || !has_space ||
                     (r.full == SERVE_FULL_UNSAID && r.form == SERVE_FORM_PROMPT);
     r.most_answer = most;
-    if (!r.ask.refuses && r.ask.n_slots == 1) { // no more is there at once, which a cap counts
+    if (!r.ask.refuses) { // no more is there at once, which a cap counts
         r.ask.n_predict = std::min<int64_t>(r.ask.n_predict, most);
         r.ask.n_prompt = std::min<int64_t>(r.ask.n_prompt, most - r.ask.n_predict);
     }

@@ -18,11 +18,12 @@ static uint64_t with_rows(const struct serve_watched *w, const struct serve_batc
     return bits;
 }
 
-bool serve_give_up_slot(struct serve_watched *w, const struct serve_batch *b)
+/* Gives up the slot that was unused for longest, but for some, a bit for each. False: there is none. */
+static bool give_up(struct serve_watched *w, uint64_t but)
 {
     struct serve_park_about about;
     bool parks;
-    const int32_t seq = serve_slots_give_up(with_rows(w, b), &about, &parks);
+    const int32_t seq = serve_slots_give_up(but, &about, &parks);
     if (seq < 0)
         return false;
     if (parks && serve_settings()->park_ratio > 0.0)
@@ -35,4 +36,15 @@ bool serve_give_up_slot(struct serve_watched *w, const struct serve_batch *b)
     serve_watched_report(w, seq);
     serve_watched_tell(w, false, false);
     return true;
+}
+
+bool serve_give_up_slot(struct serve_watched *w, const struct serve_batch *b)
+{
+    return give_up(w, with_rows(w, b));
+}
+
+void serve_give_up_slots(struct serve_watched *w, const struct serve_batch *b, uint64_t slots)
+{
+    while (give_up(w, ~slots | with_rows(w, b)))
+        continue;
 }

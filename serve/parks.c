@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* What the folder has of a prompt. */
-enum on_disk { WAITS, WRITTEN, NEVER };
+enum on_disk { WAITS, WRITTEN, FAILED, NEVER };
 
 struct parked {
     uint64_t id, used; /* used: when it was put or used last, to compare */
@@ -162,11 +162,22 @@ static struct parked *next_to_write(void)
     return found;
 }
 
+/* Has what could not be written tried again: the disk may have room now. One at a time, because each may be in vain. */
+static void retry(void)
+{
+    struct parked *newest = NULL;
+    for (struct parked *p = all.first; p; p = p->next)
+        if (p->disk == FAILED && p->image && !p->dropped && (!newest || p->used > newest->used))
+            newest = p;
+    if (newest)
+        newest->disk = WAITS;
+}
+
 /* Writes an entry, without the lock while it does. */
 static void write_one(struct parked *p)
 {
     size_t bytes;
-    if (p->n_image > all.limits.disk) {
+    if (sizeof(struct serve_park_header) + p->about.key_len + p->n_image > all.limits.disk) {
         p->disk = NEVER;
         tell_large(p->n_image, "written", "--park-disk", all.limits.disk);
         shrink_memory();
@@ -177,12 +188,14 @@ static void write_one(struct parked *p)
     pthread_mutex_unlock(&all.lock);
     const int rc = serve_park_folder_write(&bytes, &all.folder, p->id, &p->about, p->image, p->n_image);
     pthread_mutex_lock(&all.lock);
-    p->disk = rc == WNW_OK ? WRITTEN : NEVER;
+    p->disk = rc == WNW_OK ? WRITTEN : FAILED;
     p->n_file = bytes;
     all.disk += bytes;
     if (rc != WNW_OK && !all.told_full)
         app_note("a parked prompt is not written and stays in memory: %s", wnw_last_error());
     all.told_full = rc != WNW_OK;
+    if (rc == WNW_OK)
+        retry();
     shrink_disk();
     leave(p);
     shrink_memory();
@@ -256,6 +269,7 @@ void serve_parks_close(void)
     const bool writes = all.writes;
     all.ends = true;
     all.is_open = false;
+    retry();
     pthread_cond_broadcast(&all.changed);
     pthread_mutex_unlock(&all.lock);
     if (writes)
@@ -413,9 +427,8 @@ int serve_parks_get(struct serve_slot_read *out, uint64_t id, const char *key, s
     const int rc = read_one(out, p);
     pthread_mutex_lock(&all.lock);
     /* A conversation that goes on is parked again, and this is the first to go. */
-    p->used = wnw__common_bytes(key, key_len, p->about.key, p->about.key_len) < p->about.key_len
-                  ? ++all.clock
-                  : 0;
+    p->used =
+        wnw__common_bytes(key, key_len, p->about.key, p->about.key_len) < p->about.key_len ? ++all.clock : 0;
     all.n_back += rc == WNW_OK;
     all.n_tokens_back += rc == WNW_OK ? (uint64_t)p->about.n_tokens : 0;
     if (rc != WNW_OK && rc != WNW_E_NOMEM)
@@ -430,26 +443,31 @@ int serve_parks_get(struct serve_slot_read *out, uint64_t id, const char *key, s
 
 /* ---- What is shown ---- */
 
-static void count(int32_t *in_memory, int32_t *on_disk)
+struct counts {
+    int32_t in_memory, on_disk, unwritten; /* unwritten: the disk did not take them */
+};
+
+static struct counts count(void)
 {
-    *in_memory = *on_disk = 0;
+    struct counts n = {0};
     for (const struct parked *p = all.first; p; p = p->next) {
-        *in_memory += p->image != NULL;
-        *on_disk += p->n_file > 0 && !p->unfit;
+        n.in_memory += p->image != NULL;
+        n.on_disk += p->n_file > 0 && !p->unfit;
+        n.unwritten += p->image && p->disk == FAILED;
     }
+    return n;
 }
 
 void serve_parks_print(FILE *f)
 {
-    int32_t in_memory, on_disk;
     pthread_mutex_lock(&all.lock);
-    count(&in_memory, &on_disk);
+    const struct counts n = count();
     fprintf(f,
             "{\"in_memory\": %d, \"bytes\": %" PRIu64 ", \"bytes_most\": %" PRIu64
-            ", \"on_disk\": %d, \"disk_bytes\": %" PRIu64 ", \"disk_bytes_most\": %" PRIu64
+            ", \"on_disk\": %d, \"unwritten\": %d, \"disk_bytes\": %" PRIu64 ", \"disk_bytes_most\": %" PRIu64
             ", \"parked\": %" PRIu64 ", \"used\": %" PRIu64 ", \"tokens_used\": %" PRIu64
             ", \"evicted\": %" PRIu64 "}",
-            (int)in_memory, all.memory, all.limits.memory, (int)on_disk, all.disk,
+            (int)n.in_memory, all.memory, all.limits.memory, (int)n.on_disk, (int)n.unwritten, all.disk,
             all.limits.folder ? all.limits.disk : 0, all.n_put, all.n_back, all.n_tokens_back, all.n_gone);
     pthread_mutex_unlock(&all.lock);
 }

@@ -82,6 +82,7 @@ static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t s
                                         struct serve_batch *rows)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
+    const int32_t n_removed = serve_watched_removed(w, seq);
     struct llama_batch_ext *batch = llama_batch_ext_init(w->ctx);
     bool good = batch != NULL;
     int32_t i = 0;
@@ -92,8 +93,10 @@ static struct llama_batch_ext *batch_of(const struct serve_watched *w, int32_t s
                    REAL(llama_batch_ext_set_pos)(batch, i, &pos);
             serve_batch_add(rows, i, seq, q->token[t]);
             good = good && rows->n == i + 1;
-            if (good)
-                rows->row[i].pos = rows->row[i].at = pos;
+            if (good) {
+                rows->row[i].pos = pos;
+                rows->row[i].at = pos + n_removed;
+            }
         }
     if (!good && batch)
         REAL(llama_batch_ext_free)(batch);

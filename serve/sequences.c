@@ -139,19 +139,46 @@ int32_t serve_sequences_removed(const struct serve_sequences *s, int32_t seq)
     return q->n > 0 ? q->at[q->n - 1] - q->pos[q->n - 1] : 0;
 }
 
-bool serve_sequences_in_order(const bool *is_free, int32_t n_cells, const int32_t *cells, int32_t n)
+/* Has the last cells come before the first `n_first`. False: no memory. */
+static bool turn(int32_t *cells, int32_t n, int32_t n_first)
 {
-    bool others = false;
+    int32_t *first = malloc((size_t)n_first * sizeof *first);
+    if (!first)
+        return false;
+    memcpy(first, cells, (size_t)n_first * sizeof *first);
+    memmove(cells, cells + n_first, (size_t)(n - n_first) * sizeof *cells);
+    memcpy(cells + n - n_first, first, (size_t)n_first * sizeof *first);
+    free(first);
+    return true;
+}
+
+bool serve_sequences_order(const bool *is_free, int32_t n_cells, int32_t *cells, int32_t n)
+{
+    int32_t k = 0, n_gaps = 0, n_first = 0, n_left = 0;
+    bool begins = false, ends = false, in_gap = false;
     if (n < 2)
         return true;
     if (!is_free)
         return cells[n - 1] - cells[0] == n - 1;
-    for (int32_t cell = 0, k = 0; cell < n_cells; cell++) {
+    for (int32_t cell = 0; cell < n_cells; cell++) {
         const bool is = k < n && cells[k] == cell;
-        if (is ? !is_free[cell] : is_free[cell] && k > 0 && k < n)
+        if (is && !is_free[cell])
             return false;
-        others = others || (is_free[cell] && !is);
+        if (!is_free[cell])
+            continue;
+        if (k == 0 && n_left == 0)
+            begins = is; /* the first free cell is one of them */
+        ends = is;       /* and so may be the last */
+        n_left += !is;
+        if (is && in_gap) {
+            n_gaps++;
+            n_first = k;
+        }
+        in_gap = !is && k > 0;
         k += is;
     }
-    return others;
+    if (n_gaps == 0)
+        return n_left > 0 && k == n;
+    /* It went on at the first cell. */
+    return n_gaps == 1 && k == n && begins && ends && turn(cells, n, n_first);
 }

@@ -39,9 +39,9 @@ void serve_sequences_cut(struct serve_sequences *s, int32_t seq, int32_t n);
 void serve_sequences_shift(struct serve_sequences *s, int32_t seq, int32_t from, int32_t to, int32_t by);
 /* Has the tokens of a sequence follow each other, at the positions 0, 1, 2 ... The server counts them as before. */
 void serve_sequences_close_up(struct serve_sequences *s, int32_t seq);
-/* Whether cells[n], ascending, have the tokens of a state in this order. is_free: which of n_cells were free for it, NULL: it is not known. libllama takes
- * free cells in their order, from some cell on and then from the first. So they follow each other among those that were free, and are not all of these. */
-bool serve_sequences_in_order(const bool *is_free, int32_t n_cells, const int32_t *cells, int32_t n);
+/* Puts cells[n], which ascend, into the order of the tokens of a state. is_free: which of n_cells were free for it, NULL: it is not known. libllama
+ * takes free cells in their order, from some cell on and then from the first. False: the order is not known, as where it has taken them all. */
+bool serve_sequences_order(const bool *is_free, int32_t n_cells, int32_t *cells, int32_t n);
 /* How many more tokens the server counts than a sequence has. */
 int32_t serve_sequences_removed(const struct serve_sequences *s, int32_t seq);
 

@@ -117,7 +117,8 @@ static void describe(struct serve_slot_file *file, const struct serve_watched *w
     if (by) {
         strcpy(file->by.recipe, by->recipe);
         file->by.size = by->size;
-        file->by.n_protected = by->n_protected;
+        /* A prompt may have gone back to a part of the header. */
+        file->by.n_protected = by->n_protected < file->n_sequence ? by->n_protected : file->n_sequence;
     }
 }
 
@@ -204,25 +205,39 @@ void serve_saved_park(struct serve_watched *w, int32_t ticket, bool replaced, in
     serve_slot_read_clear(&slot);
 }
 
+/* Writes the tokens of a slot, whose middle is whole, to to[n]. False: not all are known. */
+static bool write_tokens(int32_t *to, int32_t n, const struct serve_watched *w, int32_t seq)
+{
+    const int32_t n_file = w->slot_cache[seq].n_unknown; /* those whose cells nobody has learnt */
+    const struct serve_restored *r = &w->restored[seq];
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    if (n_file > r->n || n_file + q->n != n)
+        return false;
+    if (n_file > 0)
+        memcpy(to, r->token, (size_t)n_file * sizeof *to);
+    if (q->n > 0)
+        memcpy(to + n_file, q->token, (size_t)q->n * sizeof *to);
+    return true;
+}
+
 /* The tokens of a slot as the server notes them, [*n], which the caller frees; NULL: not all are known, or no memory. */
 static int32_t *copy_tokens(const struct serve_watched *w, int32_t seq, size_t *n)
 {
-    int32_t n_known;
-    const int32_t *ids = serve_watched_tokens(w, seq, &n_known);
-    const int32_t n_removed = serve_watched_removed(w, seq);
-    if (w->unmatched)
-        n_known = REAL(llama_memory_seq_pos_max)(llama_get_memory(w->ctx), seq) + 1;
-    bool known = n_known > 0 && n_known >= w->slot_cache[seq].n_unknown;
-    *n = (size_t)(n_known + n_removed);
-    if (n_removed > 0 || w->unmatched)
-        ids = serve_stretch_said(w, seq, n_known + n_removed);
-    known = known && ids;
+    const int32_t n_all = w->unmatched ? REAL(llama_memory_seq_pos_max)(llama_get_memory(w->ctx), seq) + 1
+                                       : serve_watched_counted(w, seq);
+    const int32_t *said =
+        w->unmatched || serve_watched_removed(w, seq) > 0 ? serve_stretch_said(w, seq, n_all) : NULL;
+    int32_t *copy = n_all > 0 ? malloc((size_t)n_all * sizeof *copy) : NULL;
+    bool known = copy && (said || (!w->unmatched && write_tokens(copy, n_all, w, seq)));
+    *n = (size_t)(n_all > 0 ? n_all : 0);
+    if (known && said)
+        memcpy(copy, said, *n * sizeof *copy);
     for (size_t i = 0; known && i < *n; i++)
-        known = ids[i] >= 0;
-    int32_t *copy = known ? malloc(*n * sizeof *copy) : NULL;
-    if (copy)
-        memcpy(copy, ids, *n * sizeof *copy);
-    return copy;
+        known = copy[i] >= 0;
+    if (known)
+        return copy;
+    free(copy);
+    return NULL;
 }
 
 void serve_saved_park_slot(struct serve_watched *w, int32_t seq, struct serve_park_about *about)

@@ -222,6 +222,7 @@ struct serve_how serve_slots_how(int32_t slot)
                                   .parked = s->parked,
                                   .no_reuse = s->no_reuse,
                                   .refuses = s->refuses,
+                                  .of_others = s->of_others,
                                   .owner = s->owner};
     serve_slots_unlock();
     return how;
@@ -231,7 +232,7 @@ void serve_slots_set_parked(int32_t slot)
 {
     struct serve_slots *all = serve_slots_lock();
     all->slot[slot].parked = true;
-    all->slot[slot].no_reuse = false;
+    all->slot[slot].no_reuse = all->slot[slot].of_others = false;
     serve_slots_unlock();
 }
 

@@ -158,8 +158,8 @@ struct serve_content {
     int32_t document_plus_1; /* 1 + the document that it begins with, 0 = none */
     bool reading;            /* a part of a prompt */
     bool unnoted;            /* what some rules look back at was not noted, or has been dropped */
-    bool of_list;            /* it begins with documents that were put one after the other, and that list is gone */
-    int32_t n_removed;       /* tokens of the conversation that are there no more (stretch.h) */
+    bool of_list;      /* it begins with documents that were put one after the other, and that list is gone */
+    int32_t n_removed; /* tokens of the conversation that are there no more (stretch.h) */
     const struct serve_keep_rule *compressed_by; /* NULL: nothing was dropped */
 };
 void serve_slots_report(int32_t slot, const struct serve_content *content);
@@ -182,6 +182,7 @@ struct serve_how {
     uint64_t
         claim; /* its number; 0: there is none, it only looks at the slot, or the server reads a document */
     bool parked, no_reuse, refuses;
+    bool of_others; /* what the slot holds is not of the client that asks */
     struct serve_owner owner;
 };
 struct serve_how serve_slots_how(int32_t slot);

@@ -236,6 +236,7 @@ static void take(struct serve_slots *all, int32_t i, const struct serve_ask *ask
         memcpy(key, ask->key, ask->key_len);
     s->fresh = true;
     s->used = ++all->clock;
+    s->of_others = !serve_same_owner(&s->owner, &ask->owner);
     s->owner = ask->owner;
     s->refuses = ask->refuses;
     s->parked = s->no_reuse = false;
@@ -424,6 +425,7 @@ void serve_slots_forget_prompt(int32_t slot)
 {
     struct serve_slots *all = serve_slots_lock();
     forget(&all->slot[slot]);
+    all->slot[slot].owner = (struct serve_owner){0}; /* what a file brings may be anybody's */
     serve_slots_unlock();
 }
 

@@ -19,7 +19,8 @@ struct serve_slot {
     size_t key_len;
     struct serve_owner owner;                /* who brought that prompt */
     bool visited, parked, no_reuse, refuses; /* how its request began */
-    bool given_up; /* its cells are gone, and the server does not know */
+    bool of_others;                          /* what it held then was not of that client */
+    bool given_up;                           /* its cells are gone, and the server does not know */
     struct serve_keep_rule keep_rule;
     /* What the decoding thread said last. */
     int32_t n_tokens;

@@ -61,8 +61,10 @@ static int32_t least(int32_t a, int32_t b)
 void serve_stretch_open(struct serve_watched *w)
 {
     const char *why = why_not(w);
+    /* Slots share the cells, and each has its own number of them: else one slot could leave another without any. */
     const int32_t n_train = REAL(llama_model_n_ctx_train)(llama_get_model(w->ctx)),
-                  most = least((int32_t)REAL(llama_n_ctx_seq)(w->ctx), n_train);
+                  n_slot = (int32_t)llama_n_ctx(w->ctx) / w->n_slots,
+                  most = least(least((int32_t)REAL(llama_n_ctx_seq)(w->ctx), n_slot), n_train);
     w->most = why ? 0 : most;
     serve_slots_set_most(w->most, serve_stretch_length(w), why);
     serve_restores_set_longest(serve_stretch_length(w));
@@ -279,6 +281,33 @@ static bool shrink(struct serve_watched *w, const struct middle *m)
     return good;
 }
 
+/* Slots, a bit for each, that have cells of this one, too: those of several answers to a prompt. */
+static uint64_t sharing(const struct serve_watched *w, int32_t seq)
+{
+    const struct serve_sequence *q = &w->sequences.of[seq];
+    uint64_t bits = 0;
+    for (int32_t k = 0; k < q->n; k++)
+        w->marked[q->cell[k]] = w->sequences.owners[q->cell[k]] > 1;
+    for (int32_t i = 0; i < w->n_slots; i++) {
+        const struct serve_sequence *o = &w->sequences.of[i];
+        for (int32_t k = 0; i != seq && k < o->n; k++)
+            bits |= w->marked[o->cell[k]] ? UINT64_C(1) << i : 0;
+    }
+    for (int32_t k = 0; k < q->n; k++)
+        w->marked[q->cell[k]] = false;
+    return bits;
+}
+
+/* Whether a slot has its cells for itself: their positions would be moved in others, too. */
+static bool is_alone(const struct serve_watched *w, int32_t seq)
+{
+    if (sharing(w, seq) == 0)
+        return true;
+    fprintf(stderr, "winnow: slot %d: no room can be made: another slot that is busy has the same tokens\n",
+            (int)seq);
+    return false;
+}
+
 /* Makes room for n more tokens in a slot that is to hold `most`: half of that is left. The last quarter stays as it is. */
 static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
 {
@@ -294,7 +323,7 @@ static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
     const int32_t n_last = least(most / 4, (n_left - m.from) / 2);
     m.to = q->n - n_last;
     m.n_kept = n_left - m.from - n_last;
-    return m.to - m.from > m.n_kept && shrink(w, &m);
+    return m.to - m.from > m.n_kept && is_alone(w, seq) && shrink(w, &m);
 }
 
 /* ---- What came from a file ---- */
@@ -303,6 +332,7 @@ static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
 static void learn(struct serve_watched *w, int32_t seq)
 {
     const llama_pos pos = w->slot_cache[seq].n_unknown;
+    const int32_t n_said = w->said[seq].n; /* this token is not one of them */
     struct serve_batch rows = {0};
     struct llama_batch_ext *batch = llama_batch_ext_init(w->ctx);
     const int32_t token =
@@ -313,7 +343,7 @@ static void learn(struct serve_watched *w, int32_t seq)
     good = good && rows.n == 1;
     if (good) {
         rows.row[0].pos = pos;
-        rows.row[0].at = pos + serve_watched_removed(w, seq);
+        rows.row[0].at = n_said;
         w->running = &rows;
         w->at = 0;
         good = REAL(llama_process)(w->ctx, LLAMA_PROCESS_TYPE_DECODE, batch) == 0;
@@ -321,6 +351,7 @@ static void learn(struct serve_watched *w, int32_t seq)
         llama_synchronize(w->ctx);
         REAL(llama_memory_seq_rm)(llama_get_memory(w->ctx), seq, pos, -1);
         serve_sequences_rm(&w->sequences, seq, pos, -1);
+        w->said[seq].n = n_said;
     }
     if (good && w->slot_cache[seq].n_unknown == 0) {
         w->slot_cache[seq].recount = false;
@@ -358,6 +389,20 @@ static int32_t longest(const struct serve_watched *w)
     return best;
 }
 
+/* Whether room is made in a slot for n more tokens. A cell is left free, so that a slot that comes from a file can have a token after it. */
+static bool is_full(const struct serve_watched *w, int32_t seq, int32_t n)
+{
+    return n > 0 && w->most > 0 && w->sequences.of[seq].n + n >= w->most && may(w, seq);
+}
+
+uint64_t serve_stretch_in_way(const struct serve_watched *w, const struct serve_batch *b)
+{
+    uint64_t bits = 0;
+    for (int32_t seq = 0; seq < w->n_slots; seq++)
+        bits |= is_full(w, seq, serve_batch_rows_of(b, seq).n) ? sharing(w, seq) : 0;
+    return bits;
+}
+
 void serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
 {
     if (w->most == 0)
@@ -367,8 +412,7 @@ void serve_stretch_make(struct serve_watched *w, const struct serve_batch *b)
         const int32_t n_unknown = n_held == 0 ? w->slot_cache[seq].n_unknown : 0;
         if (n > 0 && n_unknown > 0 && (n_unknown + n >= w->most || n_free(w) < b->n) && n_free(w) > 0)
             learn(w, seq);
-        /* A cell is left free, so that a slot that comes from a file can have a token after it. */
-        if (n > 0 && w->sequences.of[seq].n + n >= w->most && may(w, seq))
+        if (is_full(w, seq, n))
             (void)make(w, seq, n, w->most);
     }
 }

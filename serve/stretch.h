@@ -27,6 +27,8 @@ bool serve_stretch_say(struct serve_watched *w, int32_t seq, int32_t at, const i
 /* The first n tokens of it; NULL: not all are known. */
 const int32_t *serve_stretch_said(const struct serve_watched *w, int32_t seq, int32_t n);
 
+/* Slots, a bit for each, that have cells of those in which room is to be made for a batch: positions of cells would be moved in both. */
+uint64_t serve_stretch_in_way(const struct serve_watched *w, const struct serve_batch *b);
 /* Compresses conversations further that would be longer than the context with a batch. */
 void serve_stretch_make(struct serve_watched *w, const struct serve_batch *b);
 /* Whether a batch has more tokens than there are free cells, where room can be made. */

@@ -202,24 +202,70 @@ bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t 
     return good;
 }
 
-bool serve_watched_has_unknown(const struct serve_watched *w, int32_t but)
+bool serve_watched_has_unknown(const struct serve_watched *w)
 {
     for (int32_t i = 0; i < w->n_slots; i++)
-        if (i != but && w->slot_cache[i].n_unknown > 0 && w->sequences.of[i].n == 0)
+        if (w->slot_cache[i].n_unknown > 0 && w->sequences.of[i].n == 0)
             return true;
     return false;
+}
+
+void serve_watched_mark_held(const struct serve_watched *w, bool *held, int32_t *cells)
+{
+    int32_t n;
+    for (int32_t i = 0; i < wnw_bridge_n_layers(w->cache); i++) {
+        wnw_bridge_layer l;
+        if (!serve_watched_whole_layer(w, i, &l))
+            continue;
+        for (int32_t ih = 0; ih < l.n_heads; ih++) {
+            if (wnw_bridge_cells(w->cache, i, 0, ih, cells, l.n_cells, &n) != WNW_OK)
+                continue;
+            for (int32_t e = 0; e < n; e++)
+                held[cells[e]] = true;
+        }
+    }
+}
+
+/* Tokens of the slots but this one whose cells nobody has learnt. */
+static int32_t n_unknown_but(const struct serve_watched *w, int32_t seq)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < w->n_slots; i++)
+        n += i != seq ? w->slot_cache[i].n_unknown : 0;
+    return n;
+}
+
+/* Takes the cells of n such tokens from those that no known token has: they hold entries. False: these are not n cells, or there is no memory. */
+static bool take_unknown(const struct serve_watched *w, bool *is_free, int32_t n)
+{
+    const size_t n_cells = (size_t)w->sequences.n_cells;
+    bool *held = calloc(n_cells + 1, sizeof *held);
+    int32_t *cells = malloc((n_cells + 1) * sizeof *cells);
+    const bool good = held && cells;
+    if (good)
+        serve_watched_mark_held(w, held, cells);
+    for (size_t k = 0; good && k < n_cells; k++)
+        if (held[k] && is_free[k]) {
+            is_free[k] = false;
+            n--;
+        }
+    free(held);
+    free(cells);
+    return good && n == 0;
 }
 
 void serve_watched_note_free(struct serve_watched *w, int32_t seq)
 {
     struct serve_restored *r = &w->restored[seq];
+    const int32_t n_unknown = n_unknown_but(w, seq);
     free(r->free);
-    r->free = NULL;
-    if (serve_watched_has_unknown(w, seq))
-        return;
     r->free = malloc(((size_t)w->sequences.n_cells + 1) * sizeof *r->free);
     for (int32_t k = 0; r->free && k < w->sequences.n_cells; k++)
         r->free[k] = w->sequences.owners[k] == 0;
+    if (r->free && n_unknown > 0 && !take_unknown(w, r->free, n_unknown)) {
+        free(r->free);
+        r->free = NULL;
+    }
 }
 
 void serve_watched_copy_restored(struct serve_watched *w, int32_t from, int32_t to)
@@ -246,6 +292,11 @@ int32_t serve_watched_removed(const struct serve_watched *w, int32_t seq)
     if (w->sequences.of[seq].n > 0 || n_unknown == 0)
         return serve_sequences_removed(&w->sequences, seq);
     return serve_watched_at(w, seq, n_unknown - 1) - (n_unknown - 1);
+}
+
+int32_t serve_watched_counted(const struct serve_watched *w, int32_t seq)
+{
+    return w->sequences.of[seq].n + w->slot_cache[seq].n_unknown + serve_watched_removed(w, seq);
 }
 
 /* Marks the cells of a head that no sequence has. */
@@ -423,6 +474,8 @@ static bool holds(const struct serve_watched *w, int32_t seq)
  * it holds by another one would be read again. */
 static bool asks(const struct serve_watched *w, int32_t seq)
 {
+    if (!*w->rule[seq].keep_rule.recipe) /* it has read nothing yet */
+        return false;
     return serve_slots_is_claimed(seq) || (holds(w, seq) && !w->slot_cache[seq].unnoted &&
                                            serve_same_recipe(&w->rule[seq].keep_rule, &w->least));
 }

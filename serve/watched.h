@@ -49,7 +49,8 @@ struct serve_break {
     uint64_t noted, told, begun; /* claims, as serve_how has them; begun where rows are not matched */
     int32_t at, n_was;
     int32_t *was;    /* [n_was] the tokens from `at` on, owned; NULL: they are not known */
-    int32_t n_first; /* tokens before the first row of the claim that was begun */
+    bool of_others;  /* they are of another client */
+    int32_t n_first; /* tokens before the first row of the prompt, as the server counts them */
 };
 
 /* States to which a slot can be gone back (borders.h), by their number of tokens. */
@@ -140,8 +141,11 @@ bool serve_watched_lose(struct serve_watched *w, int32_t seq, int32_t n);
 /* Takes note of the tokens that a slot has from a file, and with at != NULL of where the server counts them; with n = 0 of none. False: no memory. */
 bool serve_watched_restored(struct serve_watched *w, int32_t seq, const int32_t *ids, const int32_t *at,
                             int32_t n);
-/* Whether a slot but this one (-1: any) was restored, and nobody knows yet which cells it has. */
-bool serve_watched_has_unknown(const struct serve_watched *w, int32_t but);
+/* Whether a slot was restored, and nobody knows yet which cells it has. */
+bool serve_watched_has_unknown(const struct serve_watched *w);
+/* Marks in held[n_cells] the cells that hold an entry of anything. A slot that was restored has some before anybody knows which. cells: [n_cells]
+ * scratch. */
+void serve_watched_mark_held(const struct serve_watched *w, bool *held, int32_t *cells);
 /* Notes which cells are free, before a state is put into a slot that is empty. */
 void serve_watched_note_free(struct serve_watched *w, int32_t seq);
 /* Has a slot that is a copy of another one know what is known of that one's tokens from a file. */
@@ -149,6 +153,8 @@ void serve_watched_copy_restored(struct serve_watched *w, int32_t from, int32_t 
 /* Where the server counts token k of a slot; and how many more tokens it counts than the slot has. Also before its cells are known. */
 int32_t serve_watched_at(const struct serve_watched *w, int32_t seq, int32_t k);
 int32_t serve_watched_removed(const struct serve_watched *w, int32_t seq);
+/* The number of tokens that the server counts in a slot. */
+int32_t serve_watched_counted(const struct serve_watched *w, int32_t seq);
 /* The tokens of a slot, as far as they are known, [*n]; -1 for those that are not. Until its cells are known, those of the file that it came from. */
 static inline const int32_t *serve_watched_tokens(const struct serve_watched *w, int32_t seq, int32_t *n)
 {

@@ -89,7 +89,8 @@ static json_t *json_of(const struct serve_why *x, bool own)
     json_object_set_new(o, "differs_at", json_integer(x->at));
     if (own) {
         json_object_set_new(o, "before", json_string(x->before));
-        json_object_set_new(o, "was", json_string(x->was));
+        if (!x->of_others)
+            json_object_set_new(o, "was", json_string(x->was));
         json_object_set_new(o, "is", json_string(x->is));
     }
     return o;

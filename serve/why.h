@@ -18,6 +18,7 @@ struct serve_why {
     int32_t slot;
     int32_t n_slot, n_parked, n_document, n_read; /* tokens, by where they came from */
     bool broke;                                   /* something else was there from token `at` on */
+    bool of_others;                               /* and that was of another client: `was` is not told */
     int32_t at;
     char before[SERVE_WHY_TEXT], was[SERVE_WHY_TEXT],
         is[SERVE_WHY_TEXT]; /* texts before it, and from it on */

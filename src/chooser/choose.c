@@ -329,7 +329,9 @@ int32_t wnw_policy_chunk(const wnw_policy_facts *facts)
     if (!facts || WNW_SIZED_TAKE(wnw_policy_facts, &f, facts) != WNW_OK || check(&f) != WNW_OK)
         return 0;
     const bool fits = f.n_ctx_train == 0 || f.n_tokens <= f.n_ctx_train;
-    return has_shares(&f) && f.phase == WNW_PHASE_END && !f.decodes && fits && f.n_tokens > LONG_PROMPT
+    const bool drops = f.kept < 1; /* else there is nothing to gain */
+    return has_shares(&f) && f.phase == WNW_PHASE_END && !f.decodes && fits && drops &&
+                   f.n_tokens > LONG_PROMPT
                ? LONG_CHUNK
                : 0;
 }

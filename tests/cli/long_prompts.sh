@@ -34,6 +34,11 @@ good 'chunks without a peak' run "${on[@]}" --policy keydiff --ratio 0.75 --evic
     json 'chunks without a peak' "$work/out" "o['chunks']['chunk'] == 300 and o['chunks']['slack'] == 2 and o['kept_tokens_mean'] == 500"
 good 'ppl' ppl -m "$m" --tokens "$work/ids" --prefix 1900 --policy keydiff --ratio 0.75 --kv-peak "$peak" --json &&
     json 'ppl' "$work/out" "o['chunks']['kv_peak_bytes'] <= $peak"
+# It compresses a prefix: a peak has to hold that alone.
+good 'ppl: a prefix that fits' ppl -m "$m" --tokens "$work/ids" --prefix 500 --policy keydiff --ratio 0.5 --kv-peak "$peak" --json &&
+    json 'ppl: a prefix that fits' "$work/out" "'chunks' not in o"
+good 'ppl: what stays of a prefix' ppl -m "$m" --tokens "$work/ids" --prefix 1000 --policy keydiff --ratio 0.5 --kv-peak $((whole * 4 / 10)) --json &&
+    json 'ppl: what stays of a prefix' "$work/out" "o['chunks']['kv_peak_bytes'] <= $((whole * 4 / 10)) and o['kept_tokens_mean'] == 500"
 
 # The least that works is named, and works; a byte less does not.
 bad 'too small a peak' 'allow at least' run "${on[@]}" --policy keydiff --ratio 0.75 --kv-peak 64K

@@ -197,6 +197,63 @@ with serve("--park", "64M", slots=1) as s:
     check("another policy", "another policy" in last()[0]["cause"] or "another conversation" in last()[0]["cause"], last()[0])
     check("the log has a line for each", len(says(s, "tokens read, ")) == 6 and len(last()) == 6, s.log()[-900:])
 
+# What another client said is said to nobody: not to who gets its slot, nor to who gets a slot into which somebody restored a file.
+with tempfile.TemporaryDirectory() as folder, serve("--park", "64M", "--save", folder, slots=1) as s:
+    def of(key, text):
+        r = s.ask("/v1/chat/completions", {"messages": [{"role": "system", "content": "Be brief and polite to everybody who writes to you."}, {"role": "user", "content": text}], "max_tokens": 4},
+                  {"Authorization": f"Bearer {key}"})
+        check("a chat is answered", r.status == 200, r.text)
+        host = "http://%s:%d" % s.address()
+        told = subprocess.run([winnow, "ctl", "why", "--url", host, "--api-key", key], capture_output=True, text=True).stdout
+        return s.ask("/winnow/kv", headers={"Authorization": f"Bearer {key}"}).json["requests"][0], s.ask("/winnow/kv", headers={"Authorization": f"Bearer {key}"}).text + told
+    secret = "the number is hunter2 " * 8
+    of("one", secret)
+    mine, all_of_it = of("two", "hello")
+    check("another key's text is not told", "hunter" not in all_of_it and "number" not in all_of_it and "was" not in mine and mine["is"].startswith("hello"), all_of_it)
+    check("that it was another's is", mine["cause"] == "another client's conversation had the slot" and mine["from_slot"] > 10, mine)
+    mine, _ = of("two", "help")
+    check("the same key's is told", mine["was"].startswith(("lo", "o", "hello")), mine)
+    of("one", secret)
+    check("a slot is saved", s.ask("/winnow/slots/0?action=save", {"filename": "one"}, {"Authorization": "Bearer one"}).status == 200)
+    of("two", "hello")
+    check("a slot is restored", s.ask("/winnow/slots/0?action=restore", {"filename": "one"}, {"Authorization": "Bearer one"}).status == 200)
+    mine, all_of_it = of("two", "hello again")
+    check("a restored text is not told", "hunter" not in all_of_it and "number" not in all_of_it, all_of_it)
+
+# A prompt may go back into the header of what was compressed: it is parked, and comes back.
+with serve("--park", "64M", slots=1, policy=("--policy", "keydiff", "--ratio", "0.5"), rest=()) as s:
+    def short(system, text):
+        r = s.ask("/v1/chat/completions", {"messages": [{"role": "system", "content": system}, {"role": "user", "content": text}], "max_tokens": 4, "temperature": 0, "ignore_eos": True, "winnow": {"reuse": "any"}})
+        check("a chat is answered", r.status == 200, r.text)
+        return r.json["timings"]
+    system, long = " ".join(f"w{x}" for x in ids(40, 1)), " ".join(f"w{x}" for x in ids(60, 2))
+    short(system, long)
+    check("it goes back into the header", short(system[:80], "hi")["cache_n"] > 60)
+    short("x", long)
+    check("and comes back from where it was parked", short(system[:80], "hi")["cache_n"] > 90 and not says(s, "passed over"), s.log()[-600:])
+
+# A slot that was restored, and that nobody has asked, keeps no other one from being known: what comes back is counted, compressed and parked as any other.
+with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saves:
+    keydiff = {"policy": "keydiff", "ratio": 0.5}
+    with serve("--park", "64M", "--state", folder, "--save", saves, slots=3) as s:
+        a, b, c = (ids(136, i, 5, 200) for i in (71, 72, 73))
+        s.complete(ids(200, 70, 5, 200), 1, id_slot=0)
+        s.complete(c, 1, id_slot=1)
+        check("a slot is saved", s.ask("/winnow/slots/1?action=save", {"filename": "c"}).status == 200)
+        s.complete(ids(300, 74, 5, 200), 1, id_slot=2)
+        s.complete(a, 1, id_slot=1)
+        s.complete(ids(90, 75, 5, 200), 1, id_slot=0)
+        s.complete(ids(60, 76, 5, 200), 1, id_slot=1)  # a is parked, and free cells do not follow each other
+        check("a slot is restored", s.ask("/winnow/slots/1?action=restore", {"filename": "c"}).status == 200)
+        text = a[:100] + ids(30, 77, 5, 200)
+        got = s.complete(text, 1, id_slot=2)
+        last, slot = kv(s)["requests"][0], kv(s)["slots"][2]
+        check("it came back", cached(got) == 100 == last["parked"] and last["read"] == 30 and last["from_slot"] == 0, got["timings"], last)
+        check("its entries are counted", slot["tokens"] == 130 and slot["entries"] == 130, slot)
+        got = s.complete(text + ids(200, 78, 5, 200), 1, id_slot=2, winnow={**keydiff, "reuse": "any"})
+        check("it is compressed", cached(got) == 130 and kv(s)["slots"][2]["compressed"] and kv(s)["slots"][2]["entries"] < 200, kv(s)["slots"][2])
+        check("SIGTERM ends it", s.stop() == 0 and not says(s, "is not parked"), s.log()[-600:])
+
 # The same of models whose states cannot be cut: the list says where tokens differ, however far the server goes back for it.
 for model in ("foreign/lfm2.gguf", "foreign/granitehybrid.gguf", "foreign/gpt-oss.gguf", "tiny-gemma3.gguf", "tiny-llama.gguf"):
     with serve("--park", "64M", slots=1, model=model) as s:

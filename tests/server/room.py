@@ -77,6 +77,39 @@ with serve() as s:
     a = chat(s, [{"role": "user", "content": words(20, 5)}])
     check("another conversation has nothing removed", a.status == 200 and removed(a) == 0 and "removed" not in slot(s), slot(s))
 
+# The list of requests counts as the server does, also tokens that were removed since.
+with serve() as s:
+    def counts(messages):
+        a, last = chat(s, messages), kv(s)["requests"][0]
+        check("read and from the slot", last["read"] == a.json["timings"]["prompt_n"] and last["from_slot"] == a.json["timings"]["cache_n"] and
+              last["read"] + last["from_slot"] == a.json["usage"]["prompt_tokens"], last, a.text[:600])
+        return last, messages + [{"role": "assistant", "content": a.json["choices"][0]["message"]["content"] or "."}]
+    first, messages = counts([{"role": "user", "content": words(200, 1)}])
+    check("all is read", first["read"] > CONTEXT and "was" not in first, first)
+    for i in range(3):
+        last, messages = counts(messages + [{"role": "user", "content": words(12, i)}])
+    check("little is read", last["read"] < CONTEXT // 3 and last["from_slot"] > CONTEXT, last)
+    turn = messages + [{"role": "user", "content": words(12, 8)}]
+    counts(turn)
+    last, _ = counts(messages + [{"role": "user", "content": words(10, 8) + " zebra"}])
+    check("where they differ", last["was"] and last["differs_at"] >= last["from_slot"] and "zebra" in last["is"], last)
+
+# A sample of a long turn is fed again, and what was said of the conversation stays known: it is parked when the server ends.
+with tempfile.TemporaryDirectory() as folder:
+    sampled = ("--policy", "auto", "--ratio", "0.5")
+    with serve("--state", folder, context=2048, policy=sampled) as s:
+        messages = [{"role": "system", "content": "be brief"}]
+        for i in range(5):
+            messages.append({"role": "user", "content": words(110, i)})
+            a = chat(s, messages)
+            check("a long turn", a.status == 200, a.text[:300])
+            messages.append({"role": "assistant", "content": a.json["choices"][0]["message"]["content"] or "."})
+        check("room was made, and a sample fed", removed(a) > 0 and "sampled" in slot(s)["taken"], a.headers, slot(s))
+        check("SIGTERM ends it", s.stop() == 0 and "is not parked" not in s.log(), s.log()[-600:])
+    with serve("--state", folder, context=2048, policy=sampled) as s:
+        a = chat(s, messages + [{"role": "user", "content": "and?"}])
+        check("after a restart it goes on", a.status == 200 and a.json["timings"]["prompt_n"] < 100, a.text[:300])
+
 # An answer goes on past the end of the context, in a stream too, and ends at the requested length, or after as many tokens as the context has.
 with serve() as s:
     a = chat(s, [{"role": "user", "content": words(20, 7)}], stream=True, stream_options={"include_usage": True})
@@ -146,6 +179,25 @@ with serve(slots=3) as s:
     check("hold no more than the cache", sum(x["tokens"] for x in kv(s)["slots"]) <= 3 * CONTEXT, kv(s))
     again = [complete(s, t, 8, id_slot=i, cache_prompt=False, **more).json for i, t in enumerate(texts)]
     check("answers afterwards are as before", all(nearly_same(a, b, CLOSE) for a, b in zip(alone, again)))
+
+# The context is that of a slot: one conversation does not take the room of another one.
+with serve(slots=2) as s:
+    check("a prompt that is refused beyond the context of a slot", complete(s, LONG).status == 400)
+    got = at_once(lambda: complete(s, ids(CONTEXT - 30, 3), 400), *[lambda i=i: chat(s, [{"role": "user", "content": words(12, i)}], 900) for i in range(3)])
+    check("beside one that fills its context", all(a.status == 200 for a in got), [a.text[-200:] for a in got])
+
+# Several answers share cells, and positions of cells are moved for all: nothing is removed of them while they are made, nor of one slot of them afterwards.
+with serve(slots=2) as s:
+    turn = [{"role": "user", "content": words(20, 3)}]
+    a = chat(s, turn, 2 * CONTEXT, n=2)
+    check("several answers end with the context", a.status == 200 and removed(a) == 0 and a.json["usage"]["completion_tokens"] <= 2 * CONTEXT, a.text[-300:])
+    check("they cannot ask for room", "several answers" in chat(s, turn, 4, n=2, winnow={"full": "compress"}).text)
+    both = chat(s, turn, 4, n=2).json["choices"]
+    a = chat(s, turn + [both[0]["message"], {"role": "user", "content": words(12, 4)}], 2 * CONTEXT)
+    check("one of them goes on", a.status == 200 and removed(a) > CONTEXT, a.text[-300:])
+    for i in range(3):
+        check("and others beside it", chat(s, turn + [both[1]["message"], {"role": "user", "content": words(12, 5 + i)}], 40).status == 200)
+    check("nothing is lost when it ends", s.stop() == 0 and "is not parked" not in s.log() and "Invalid input batch" not in s.log(), s.log()[-600:])
 
 # With a cap the context bounds what a conversation takes.
 with serve("--kv-bytes", str(CONTEXT * 1024 * 2)) as s:

@@ -74,6 +74,10 @@ with serve("--policy", "full") as s:
                    lambda: s.complete(other, 12, id_slot=3, cache_prompt=False))
     check("beside another request a compressed one answers as alone", nearly_same(alone, both[0], CLOSE), alone, both[0])
     check("and the other one is not touched", nearly_same(whole[1], both[1], CLOSE), whole[1], both[1])
+    # Entries of a slot are counted once, also where another slot is compressed with a batch in which it has tokens.
+    at_once(lambda: s.complete(other, 100, id_slot=3, cache_prompt=False),
+            lambda: [s.complete(ids(200, 60 + i), 1, id_slot=i % 2, cache_prompt=False, winnow={"policy": "keydiff", "budget": 50}) for i in range(6)])
+    check("entries beside slots that are compressed", slot(s, 3)["entries"] == slot(s, 3)["tokens"] == 999, slot(s, 3))
     metrics = s.ask("/metrics").text
     check("Prometheus' lines", re.search(r'^winnow:kv_bytes [1-9]\d*$', metrics, re.M) and 'winnow:slot_entries{slot="3"}' in metrics, metrics[-800:])
 

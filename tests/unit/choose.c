@@ -231,6 +231,8 @@ static void chunks_of_long_prompts(void **state)
     assert_int_equal(wnw_automatic_chunk(&a, 9000), 2048);
     assert_int_equal(wnw_automatic_chunk(&a, 8192), 0);
     assert_int_equal(wnw_automatic_chunk(&a, 0), 0);
+    a.size.ratio = 0; /* nothing is dropped */
+    assert_int_equal(wnw_automatic_chunk(&a, 9000), 0);
     a.size.ratio = 0.9; /* more than the heads' budgets were measured for */
     assert_int_equal(wnw_automatic_chunk(&a, 9000), 0);
     a.recipe = "auto+quality:q=0.9";

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Parked prompts (serve/parks.c, park_file.c, park_folder.c): limits, the order in which they go, whose they are, and files that are damaged. */
+#include "serve/parks.h"
 #include "files.h"
 #include "helpers.h"
 #include "serve/automatic.h"
 #include "serve/park_folder.h"
-#include "serve/parks.h"
 #include "serve/restores.h"
 #include "serve/why.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -408,6 +409,44 @@ static void test_a_folder_has_its_limit(void **state)
     remove_folder(folder);
 }
 
+/* Has the process write files of n bytes at most, or of any size. */
+static void set_file_size(rlim_t n)
+{
+    struct rlimit size;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &size), 0);
+    size.rlim_cur = n;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &size), 0);
+}
+
+/* What a full disk did not take is written once there is room: with the next one, or when the server ends. */
+static void test_a_full_disk_is_tried_again(void **state)
+{
+    (void)state;
+    char folder[64];
+    new_folder(folder);
+    signal(SIGXFSZ, SIG_IGN);
+    for (int next = 0; next < 2; next++) {
+        open_parks(20 * BYTES, 20 * BYTES, folder);
+        set_file_size(BYTES / 2);
+        put("me", next ? "c" : "a", 1);
+        put("me", next ? "d" : "b", 2);
+        while (shown("unwritten") < 2)
+            usleep(1000);
+        assert_int_equal(each_file(folder, NULL), next ? 3 : 0);
+        set_file_size(RLIM_INFINITY);
+        if (!next)
+            put("me", "e", 3);
+        serve_parks_close();
+        assert_int_equal(each_file(folder, NULL), next ? 5 : 3);
+    }
+    open_parks(0, 20 * BYTES, folder);
+    assert_int_equal(get("me", "a", 1), WNW_OK);
+    assert_int_equal(get("me", "d", 2), WNW_OK);
+    assert_int_equal(get("me", "e", 3), WNW_OK);
+    serve_parks_close();
+    remove_folder(folder);
+}
+
 /* ---- Files ---- */
 
 static void flip(const char *path, long at)
@@ -587,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_read_stays),
         cmocka_unit_test(test_numbers_do_not_begin_again),
         cmocka_unit_test(test_a_folder_has_its_limit),
+        cmocka_unit_test(test_a_full_disk_is_tried_again),
         cmocka_unit_test(test_a_file_is_read_as_it_was_written),
         cmocka_unit_test(test_a_damaged_file_is_refused),
         cmocka_unit_test(test_keys_of_the_api_are_hashed),

@@ -47,17 +47,24 @@ static void test_cells_of_a_state(void **state)
     (void)state;
     const bool two_parts[8] = {false, true, true, false, false, true, true, true};
     const bool some[8] = {false, true, true, true, true, false, false, false};
-    const int32_t split[] = {2, 5, 6}, gap[] = {1, 5, 6}, taken[] = {2, 3, 5}, all[] = {1, 2, 5, 6, 7};
-    assert_true(serve_sequences_in_order(two_parts, 8, split, 3));
-    assert_true(serve_sequences_in_order(two_parts, 8, split, 1));
-    assert_false(serve_sequences_in_order(two_parts, 8, gap, 3)); /* it went on at the first cell */
-    assert_false(serve_sequences_in_order(two_parts, 8, taken, 3));
-    assert_false(serve_sequences_in_order(two_parts, 8, all, 5)); /* it may have begun at any of them */
-    const int32_t block[] = {1, 2, 3, 4};
-    assert_false(serve_sequences_in_order(some, 8, block, 4));
-    assert_true(serve_sequences_in_order(some, 8, block, 3));
-    assert_true(serve_sequences_in_order(NULL, 8, block, 4));
-    assert_false(serve_sequences_in_order(NULL, 8, split, 3));
+    int32_t split[] = {2, 5, 6}, gap[] = {1, 5, 6}, taken[] = {2, 3, 5}, all[] = {1, 2, 5, 6, 7},
+            holes[] = {1, 5, 7}, round[] = {1, 2, 6, 7};
+    assert_true(serve_sequences_order(two_parts, 8, split, 3));
+    assert_int_equal(split[0], 2);
+    assert_int_equal(split[2], 6);
+    assert_true(serve_sequences_order(two_parts, 8, split, 1));
+    assert_false(serve_sequences_order(two_parts, 8, gap, 3));
+    assert_false(serve_sequences_order(two_parts, 8, holes, 3));
+    assert_false(serve_sequences_order(two_parts, 8, taken, 3));
+    assert_false(serve_sequences_order(two_parts, 8, all, 5));  /* it may have begun at any of them */
+    assert_true(serve_sequences_order(two_parts, 8, round, 4)); /* it went on at the first cell */
+    const int32_t ordered[] = {6, 7, 1, 2};
+    assert_memory_equal(round, ordered, sizeof ordered);
+    int32_t block[] = {1, 2, 3, 4};
+    assert_false(serve_sequences_order(some, 8, block, 4));
+    assert_true(serve_sequences_order(some, 8, block, 3));
+    assert_true(serve_sequences_order(NULL, 8, block, 4));
+    assert_false(serve_sequences_order(NULL, 8, split, 3));
 }
 
 static void test_cells_die_with_their_last_owner(void **state)
