@@ -36,6 +36,7 @@ struct app_sequence {
     int32_t n_fixed;     /* of these, the first, which the last compression has judged */
     int32_t n_settled;   /* first entries of every head that a recursive policy has settled */
     bool failed;         /* cells were not told */
+    bool is_f32;         /* the type of keys and values, which libllama casts: its layers stay whole */
     uint64_t bytes_most; /* while chunks were read */
     float *logits;
     bool has_logits;
@@ -168,6 +169,7 @@ static int begin(struct app_sequence *s, const struct app_sequence_params *p)
     WNW_TRY(wnw_bridge_find(&s->cache, llama_synchronize, s->ctx));
     WNW_TRY(wnw_bridge_set_profiles(s->cache, p->profiles));
     WNW_TRY(wnw_bridge_tell_rows(s->cache, rows_told, s));
+    s->is_f32 = p->kv_type == WNW_KV_F32;
     return app_sequence_set_policy(s, p->policy);
 }
 
@@ -177,6 +179,10 @@ int app_sequence_set_policy(struct app_sequence *s, const wnw_policy *policy)
     WNW_TRY(wnw_bridge_unobserve(s->cache));
     if (!s->policy)
         return WNW_OK;
+    if (s->is_f32)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "keys and values in f32 cannot be dropped on devices: take --kv-type f16, or "
+                         "--policy full");
     if (llama_model_is_hybrid(s->model) || llama_model_is_recurrent(s->model))
         return wnw__fail(
             WNW_E_UNSUPPORTED,
