@@ -551,9 +551,13 @@ void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size
     *out = (struct app_sequence_size){.bytes_most = s->bytes_most};
     for (int32_t i = 0; i < wnw_bridge_n_layers(s->cache); i++) {
         wnw_bridge_layer l = wnw_bridge_layer_default();
-        if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)
+        if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK)
             continue;
         out->bytes += l.bytes;
+        if (!l.ragged) { /* it holds everything */
+            out->bytes_full += l.bytes;
+            continue;
+        }
         out->bytes_swa += l.sliding ? l.bytes : 0;
         out->n_entries += l.n_entries;
         out->bytes_entries += (uint64_t)l.n_entries * (uint64_t)l.entry_bytes;
