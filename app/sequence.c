@@ -37,6 +37,7 @@ struct app_sequence {
     int32_t n_fixed;     /* of these, the first, which the last compression has judged */
     int32_t n_settled;   /* first entries of every head that a recursive policy has settled */
     bool failed;         /* cells were not told */
+    bool is_f32;         /* the type of keys and values, which libllama casts: its layers stay whole */
     uint64_t bytes_most; /* while chunks were read */
     double compress_ms;  /* of them */
     float *logits;
@@ -169,6 +170,7 @@ static int begin(struct app_sequence *s, const struct app_sequence_params *p)
     WNW_TRY(wnw_bridge_find(&s->cache, llama_synchronize, s->ctx));
     WNW_TRY(wnw_bridge_set_profiles(s->cache, p->profiles));
     WNW_TRY(wnw_bridge_tell_rows(s->cache, rows_told, s));
+    s->is_f32 = p->kv_type == WNW_KV_F32;
     return app_sequence_set_policy(s, p->policy);
 }
 
@@ -178,6 +180,10 @@ int app_sequence_set_policy(struct app_sequence *s, const wnw_policy *policy)
     WNW_TRY(wnw_bridge_unobserve(s->cache));
     if (!s->policy)
         return WNW_OK;
+    if (s->is_f32)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "keys and values in f32 cannot be dropped on devices: take --kv-type f16, or "
+                         "--policy full");
     if (llama_model_is_hybrid(s->model) || llama_model_is_recurrent(s->model))
         return wnw__fail(
             WNW_E_UNSUPPORTED,
@@ -548,9 +554,13 @@ void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size
     *out = (struct app_sequence_size){.bytes_most = s->bytes_most, .compress_ms = s->compress_ms};
     for (int32_t i = 0; i < wnw_bridge_n_layers(s->cache); i++) {
         wnw_bridge_layer l = wnw_bridge_layer_default();
-        if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK || !l.ragged)
+        if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK)
             continue;
         out->bytes += l.bytes;
+        if (!l.ragged) { /* it holds everything */
+            out->bytes_full += l.bytes;
+            continue;
+        }
         out->bytes_swa += l.sliding ? l.bytes : 0;
         out->n_entries += l.n_entries;
         out->bytes_entries += (uint64_t)l.n_entries * (uint64_t)l.entry_bytes;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow worker: a device of this machine for programs on others. */
 #include "app/console.h"
+#include "app/devices.h"
 #include "cli/args.h"
 #include "cli/backend_library.h"
 #include "cli/commands.h"
@@ -9,6 +10,7 @@
 
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { OWN_PAGES = 64 << 10 };
 
@@ -37,6 +39,8 @@ int cli_worker(const struct app_args *app)
             address);
     const int32_t threads = app->threads > 0 ? (int32_t)app->threads : wnw_usable_cores();
     give_memory_back();
+    unsetenv("WINNOW_DEVICES"); /* a worker is around none */
+    app_devices_name_modules();
     setvbuf(stdout, NULL, _IOLBF, 0); /* who reads a log sees who connects */
     const int rc = wnw_bridge_worker(address, args->device, threads);
     return app_fail(rc == WNW_E_ARG ? APP_BAD_INPUT : APP_FAILED, "%s", wnw_last_error());

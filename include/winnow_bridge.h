@@ -79,8 +79,8 @@ typedef struct wnw_bridge_layer {
     int32_t ragged; /* 1: its entries are ours; 0: it is as libllama has it, and the fields below are 0 */
     int32_t n_streams, n_cells, n_heads; /* KV heads */
     int64_t n_entries;                   /* of all heads and streams */
-    uint64_t bytes;                      /* mapped for their keys and values */
-    int32_t entry_bytes;                 /* of the key and value of one entry */
+    uint64_t bytes;        /* mapped for their keys and values; around other devices also where ragged is 0 */
+    int32_t entry_bytes;   /* of the key and value of one entry */
     int32_t query_bytes;   /* of one token's queries, where a policy looks with those of all tokens; else 0 */
     int32_t n_readers;     /* layers that read it, itself and later ones; 0 before a graph was computed */
     int32_t query_numbers; /* in one token's queries; 0 before a graph was computed with a policy */

@@ -165,6 +165,9 @@ bad 'chunks of blocks' 'fits no chunks on --devices' run -m "$model" --tokens "$
 bad 'chunks of what is judged whole' 'does not go with this policy' run -m "$model" --tokens "$work/ids" --policy compactor --ratio 0.5 --devices cpu --evict chunk:100
 bad 'again and again' '--evict-every is for sessions' run "${on[@]}" --evict-every 10
 bad 'a tail' '--kv-tail is for sessions' run "${on[@]}" --kv-type q8_0 --kv-tail 32
+bad 'a cache in f32' '--kv-type f16' run "${on[@]}" --kv-type f32
+good 'a whole cache in f32' run -m "$model" --tokens "$work/ids" --kv-type f32 --devices cpu -n 1 -t 1 --json &&
+    json 'its bytes' "$work/out" "o['kv_bytes'] >= 600 * 2048 and o['kept_tokens_mean'] == 600"
 bad 'a folder' 'leave out --store' run "${on[@]}" --store "$work/folder"
 bad 'a second pass' 'a second time' run -m "$model" --tokens "$work/ids" --policy kvzip --ratio 0.5 --devices cpu
 

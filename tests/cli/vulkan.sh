@@ -47,6 +47,26 @@ assert abs(a["nll_mean"] - b["nll_mean"]) < 0.02 * a["nll_mean"]
 PY
 done
 
+# Weights on Vulkan, cache and attention in this machine's memory.
+plain=$(dirname "$WINNOW")/plain_llama_server
+if [ -x "$plain" ]; then
+    python3 tests/server/weights.py "$WINNOW" "$plain" Vulkan0 >"$work/log" 2>&1 || fail "weights on Vulkan: $(cat "$work/log")"
+fi
+
+# A worker whose device is Vulkan.
+free_port
+start_worker --device vulkan0
+good 'a worker on Vulkan' run -m "$model" --tokens "$work/ids" --temp 0 -n 4 -t 1 --json --ratio 0.5 --policy keydiff --devices "rpc:127.0.0.1:$port" && cp "$work/out" "$work/there"
+grep -q 'Vulkan0: ' "$work/worker" || fail "the worker serves another device: $(cat "$work/worker")"
+good 'the same on Vulkan' run -m "$model" --tokens "$work/ids" --temp 0 -n 4 -t 1 --json --ratio 0.5 --policy keydiff --devices vulkan0 &&
+    py "$work/there" "$work/out" <<'PY' || fail "a worker on Vulkan: $(cat "$work/there" "$work/out")"
+import json, sys
+a, b = (json.load(open(path)) for path in sys.argv[1:])
+assert a["kept_tokens_mean"] == b["kept_tokens_mean"] and a["tokens"] == b["tokens"]
+PY
+kill $worker
+wait $worker 2>/dev/null || true
+
 # Modules that are none. `doctor` goes on, and says so.
 echo text >"$work/text.so"
 for file in none.so text.so; do

@@ -21,4 +21,17 @@ code=0
 kill -0 $worker || fail 'the worker ended'
 kill $worker
 wait $worker 2>/dev/null || true
+
+# Hosts by their names. ggml's own server knows none.
+start_worker --listen "localhost:$port"
+"$WINNOW" run -m "$tiny/tiny-llama.gguf" --tokens <(ids 20) -n 2 -t 1 --devices "rpc:localhost:$port" >"$work/out" 2>"$work/err" || fail "a host's name: $(cat "$work/worker" "$work/err")"
+kill $worker
+wait $worker 2>/dev/null || true
+
+# The module that `make vulkan` leaves in the folder of the command is loaded here, too: a file that is none is named.
+cp "$WINNOW" "$work/winnow"
+echo text >"$work/libggml-vulkan.so"
+code=0
+timeout 60 "$work/winnow" worker --listen "127.0.0.1:$port" >"$work/out" 2>&1 || code=$?
+[ $code = 1 ] && [ "$(wc -l <"$work/out")" = 1 ] && grep -q "$work/libggml-vulkan.so'" "$work/out" || fail "a module that is none: $code, $(cat "$work/out")"
 finish

@@ -62,7 +62,11 @@ static void test_names(void **state)
     assert_int_equal(wnw_bridge_wrap("Vulkan7"), WNW_E_ARG);
     assert_non_null(strstr(wnw_last_error(), "no device 'Vulkan7'"));
     assert_non_null(strstr(wnw_last_error(), "CPU"));
+    static const char *const empty[] = {"", ",", "CPU,", ",CPU", "CPU,,CPU"};
+    for (size_t i = 0; i < sizeof empty / sizeof *empty; i++)
+        assert_int_equal(wnw_bridge_wrap(empty[i]), WNW_E_ARG);
     assert_int_equal(wnw_bridge_wrap(""), WNW_E_ARG);
+    assert_non_null(strstr(wnw_last_error(), "is empty"));
     assert_int_equal(wnw_bridge_wrap("cpu"), WNW_E_ARG); /* the same device */
     assert_non_null(strstr(wnw_last_error(), "named twice"));
     static const char *const wrong[] = {

@@ -83,13 +83,12 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
     if (l->far && l->kind == WNW_BRIDGE_RAGGED)
         WNW_TRY(l->far->find_holes(l));
     wnw_bridge_layer info = {WNW_INIT(wnw_bridge_layer), .layer = l->il,
-                             .ragged = l->kind == WNW_BRIDGE_RAGGED};
+                             .ragged = l->kind == WNW_BRIDGE_RAGGED, .bytes = l->far ? l->far->bytes(l) : 0};
     if (l->far && info.ragged) {
         info.n_streams = l->k.n_stream;
         info.n_cells = l->k.n_cell;
         info.n_heads = l->n_head;
         info.n_entries = l->far->entries(l);
-        info.bytes = l->far->bytes(l);
         info.key_bytes = (int32_t)ggml_row_size(l->k.type, l->d_k);
         info.entry_bytes = info.key_bytes + (int32_t)(l->v.base ? ggml_row_size(l->v.type, l->d_v) : 0);
         info.query_bytes = (int32_t)wnw__bridge_query_bytes(l);

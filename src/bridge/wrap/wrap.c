@@ -264,6 +264,8 @@ static int make_named(struct made *made, const char *name, ggml_backend_reg_t re
 {
     char there[512];
     ggml_backend_dev_t x = device_of(name);
+    if (!*name)
+        return wnw__fail(WNW_E_ARG, "the name of a device is empty: there is one comma between two names");
     if (x)
         return make_device(made, x, name, NULL, reg);
     if (strncasecmp(name, "rpc:", 4) == 0)

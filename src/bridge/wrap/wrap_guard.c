@@ -11,6 +11,9 @@
  * all readings go to the server with the graph. So the relay notes what was read after a graph. When the server has it compute the same
  * graph, the relay asks for the same readings at once (wrap/wrap_ahead.h). Memory that is read cannot have gone: a graph is forgotten where a
  * buffer is freed. What was read ahead is used only if nothing but readings came in between.
+ *
+ * Until something is on the server, ggml's client connects for each of its questions, dozens of times while a model is opened. So the connection
+ * to the server is kept for a moment (IDLE_MS), and the next one of ggml's goes on with it, unless memory on the server belongs to it.
  */
 #include "bridge/wrap/wrap_guard.h"
 
@@ -36,6 +39,7 @@ enum {
     SIZE = 8,         /* of an answer, before it */
     TAIL = 96,        /* the first bytes of a request, with its tensor's shape, and the last, with a size */
     MOST_DEVICES = 8, /* of a server, whose graphs are compared */
+    IDLE_MS = 2000,   /* less than a client of ggml's waits for a worker that another one has */
 };
 
 /* Commands of ggml's RPC, in its order. */
@@ -62,6 +66,7 @@ struct wnw__guard {
     struct sockaddr_in at;
     int64_t patience; /* milliseconds without a byte while an answer is due */
     int listener;
+    int idle; /* a connection to the server that nobody uses; -1: there is none */
     pthread_t thread;
     pthread_mutex_t lock;
     bool lost, stopped; /* under `lock`, with what follows */
@@ -83,6 +88,7 @@ struct relay {
     /* The request that comes. */
     uint8_t head[HEAD], first[TAIL], last[SIZE];
     uint64_t n_seen;        /* bytes of it that came, with its head */
+    uint64_t n_buffer;      /* that were asked for and not freed */
     struct graph coming,    /* or another request that is not handed on before it is whole */
         kept[MOST_DEVICES]; /* what the server has of each device; n 0: nothing that is known */
     struct wnw__readings after[MOST_DEVICES]; /* what was read after each */
@@ -463,6 +469,10 @@ static void hand_on(struct relay *r, const uint8_t *x, size_t n, bool ended)
         send_graph(r);
     else if (command == FREE_BUFFER)
         forget_graphs(r);
+    if (command == ALLOC_BUFFER)
+        r->n_buffer++;
+    else if (command == FREE_BUFFER)
+        r->n_buffer--;
 }
 
 /* From ggml to the server. false: ggml has closed. */
@@ -551,6 +561,37 @@ static bool is_own(int fd)
     return false;
 }
 
+static void drop_idle(struct wnw__guard *g)
+{
+    if (g->idle >= 0)
+        close(g->idle);
+    g->idle = -1;
+}
+
+/* A connection to the server that was greeted: the last one, or a new one, on which nothing is. */
+static int connect_up(struct wnw__guard *g, int *up)
+{
+    struct pollfd p = {.fd = g->idle, .events = POLLIN};
+    if (g->idle >= 0 && poll(&p, 1, 0) == 0) {
+        *up = g->idle;
+        g->idle = -1;
+        return WNW_OK;
+    }
+    drop_idle(g); /* the server has closed it */
+    WNW_TRY(wnw__connect_dial(up, &g->at, g->name));
+    pthread_mutex_lock(&g->lock);
+    g->lost = false;
+    g->n_connection++;
+    pthread_mutex_unlock(&g->lock);
+    return WNW_OK;
+}
+
+/* Whether another connection of ggml's may go on with the one to the server: nothing is due, and no memory there belongs to it. */
+static bool is_as_new(struct relay *r)
+{
+    return r->up >= 0 && r->n_buffer == 0 && r->n_seen == 0 && r->answer == 0 && !is_due_ahead(r);
+}
+
 /* A connection of ggml's, which is new, so that nothing of an earlier one is on the server. */
 static void serve(struct wnw__guard *g, int down)
 {
@@ -560,11 +601,7 @@ static void serve(struct wnw__guard *g, int down)
         return;
     }
     wnw__connect_quick(down);
-    if (wnw__connect_dial(&r.up, &g->at, g->name) == WNW_OK) {
-        pthread_mutex_lock(&g->lock);
-        g->lost = false;
-        g->n_connection++;
-        pthread_mutex_unlock(&g->lock);
+    if (connect_up(g, &r.up) == WNW_OK) {
         /* It was greeted, and so answers the first request in its place here. */
         const int up = r.up;
         r.up = -1;
@@ -591,7 +628,9 @@ static void serve(struct wnw__guard *g, int down)
         lose(&r, wnw_last_error());
     }
     relay_run(&r);
-    if (r.up >= 0)
+    if (is_as_new(&r))
+        g->idle = r.up;
+    else if (r.up >= 0)
         close(r.up);
     wnw__ahead_free(&r.ahead);
     free(r.coming.bytes);
@@ -604,6 +643,9 @@ static void *run(void *context)
 {
     struct wnw__guard *g = context;
     for (;;) {
+        struct pollfd p = {.fd = g->listener, .events = POLLIN};
+        if (g->idle >= 0 && poll(&p, 1, IDLE_MS) == 0)
+            drop_idle(g);
         const int down = accept4(g->listener, NULL, NULL, SOCK_CLOEXEC);
         pthread_mutex_lock(&g->lock);
         const bool stopped = g->stopped;
@@ -613,8 +655,10 @@ static void *run(void *context)
                 serve(g, down);
             close(down);
         }
-        if (stopped || (down < 0 && errno != EINTR && errno != ECONNABORTED && errno != EMFILE))
+        if (stopped || (down < 0 && errno != EINTR && errno != ECONNABORTED && errno != EMFILE)) {
+            drop_idle(g);
             return NULL;
+        }
     }
 }
 
@@ -669,7 +713,7 @@ int wnw__guard_start(struct wnw__guard **out, const struct sockaddr_in *at, cons
     snprintf(g->name, sizeof g->name, "%s", name);
     g->at = *at;
     g->patience = patience_ms();
-    g->listener = -1;
+    g->listener = g->idle = -1;
     if (pthread_mutex_init(&g->lock, NULL) != 0) {
         free(g);
         return wnw__fail(WNW_E_NOMEM, "no lock for %s", name);

@@ -5,6 +5,7 @@
 #include "bridge/wrap/wrap_guard.h"
 #include "winnow_bridge.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -57,8 +58,9 @@ static ggml_backend_dev_t best_device(void)
     return gpu ? gpu : &wnw__bridge_device;
 }
 
-/* ggml's server says why it cannot listen to nobody but the terminal; so the address is tried first. */
-static int check_listen(const char *address)
+/* ggml's server says why it cannot listen to nobody but the terminal; so the address is tried first. numeric: the same address without a name,
+ * since that server knows no names of hosts. */
+static int check_listen(char *numeric, size_t size, const char *address)
 {
     struct wnw__address a;
     const int yes = 1;
@@ -72,6 +74,11 @@ static int check_listen(const char *address)
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
         bind(fd, at->ai_addr, at->ai_addrlen) != 0)
         rc = wnw__fail(WNW_E_BACKEND, "cannot listen at %s: %s", address, strerror(errno));
+    struct sockaddr_in in;
+    char host[INET_ADDRSTRLEN];
+    memcpy(&in, at->ai_addr, sizeof in);
+    if (rc == WNW_OK && inet_ntop(AF_INET, &in.sin_addr, host, sizeof host))
+        snprintf(numeric, size, "%s:%s", host, a.port);
     if (fd >= 0)
         close(fd);
     freeaddrinfo(at);
@@ -102,8 +109,9 @@ bool wnw_bridge_is_loopback(const char *address)
 int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads)
 {
     void (*fn)(void) = NULL;
+    char numeric[INET_ADDRSTRLEN + 8] = "";
     WNW_TRY(rpc_function("ggml_backend_rpc_start_server", &fn));
-    WNW_TRY(check_listen(address));
+    WNW_TRY(check_listen(numeric, sizeof numeric, address));
     ggml_backend_dev_t dev = device ? ggml_backend_dev_by_name(device) : best_device();
     if (!dev)
         return no_device(device);
@@ -116,7 +124,7 @@ int wnw__wrap_serve(const char *address, const char *device, int32_t n_threads)
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, &before);
     ((void (*)(const char *, const char *, size_t, size_t, ggml_backend_dev_t *))fn)(
-        address, NULL, (size_t)n_threads, 1, &dev);
+        numeric, NULL, (size_t)n_threads, 1, &dev);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return wnw__fail(WNW_E_BACKEND, "the server at %s ended", address);
 }

@@ -648,7 +648,7 @@ int wnw__wrap_forget(struct wnw__bridge_layer *l, const bool *dead)
 
 uint64_t wnw__wrap_bytes(const struct wnw__bridge_layer *l)
 {
-    return l->wrap->buffer ? ggml_backend_buffer_get_size(l->wrap->buffer) : 0;
+    return l->wrap && l->wrap->buffer ? ggml_backend_buffer_get_size(l->wrap->buffer) : 0;
 }
 
 int32_t wnw__wrap_room_entries(const struct wnw__bridge_layer *l)
