@@ -33,7 +33,8 @@ SH
 fake make "$work/bin/make" 'printf "%s\n" "$WINNOW_CACHE" "$WINNOW_LLAMA_FROM" >"'"$work"'/folders"
 [ ! -d "$WINNOW_CACHE" ] || ls -A --ignore=setup.lock "$WINNOW_CACHE" >"'"$work"'/listing"
 for word; do [[ $word != BUILD=* ]] || { mkdir -p "${word#*=}" && touch "${word#*=}/CMakeCache.txt"; }; done'
-fake cmake "$work/bin/cmake" '[ ! -e "'"$work"'/slow" ] || sleep 0.2'
+fake cmake "$work/bin/cmake" '[ ! -e "'"$work"'/slow" ] || sleep 0.2
+echo "${CC:-cc} $(readlink "$(command -v "${CC:-cc}")") $CCACHE_BASEDIR" >>"'"$work"'/compilers"'
 fake ctest "$work/bin/ctest"
 fake aarch64 "$work/project/scripts/compile_aarch64.sh"
 fake check_clang "$work/project/scripts/check_clang.py"
@@ -42,6 +43,9 @@ for tool in chromium chromedriver clang aarch64-linux-gnu-gcc; do
     printf '#!/bin/sh\n' >"$work/bin/$tool"
     chmod +x "$work/bin/$tool"
 done
+# As ccache does, which is called by a compiler's name: the next one of that name in PATH compiles.
+printf '#!/bin/sh\nPATH=${PATH#"${0%%/*}:"} exec "${0##*/}" "$@"\n' >"$work/bin/ccache"
+chmod +x "$work/bin/ccache"
 
 # ci NAME STATUS "DOES"... [-- PART]: a run that ends with this status and leaves nothing.
 ci() {
@@ -72,6 +76,10 @@ rm "$work/slow"
 mapfile -t folders <"$work/folders"
 [[ ${folders[0]} == "$work"/tmp/*/cache ]] || fail "the cache folder is ${folders[0]}"
 [ ! -s "$work/listing" ] || fail "the cache folder is not empty: $(cat "$work/listing")"
+# Compilers are called through ccache, which knows where folders have other names in every run.
+for compiler in cc clang; do
+    grep -qx "$compiler $work/bin/ccache $work/tmp" "$work/compilers" || fail "not through ccache: $compiler: $(cat "$work/compilers")"
+done
 [ "${folders[1]}" = "$cache" ] || fail "the compiled ggml comes from ${folders[1]}"
 [ "$(head -n 1 "$work/called" | cut -d' ' -f1-2)" = 'make test-ready' ] || fail "first is $(head -n 1 "$work/called")"
 for stage in 'make test-ready SERVER=1 BUILD=SCRATCH/build .*-DWNW_WERROR=ON -DWNW_TEST_KERNELS=ON' 'make test-run SERVER=1 BUILD=SCRATCH/build' \
