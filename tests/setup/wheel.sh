@@ -27,10 +27,10 @@ passes() {
     shift
     "$@" >"$work/out" 2>"$work/log" || fail "$what: $(tail -n 40 "$work/log")"
 }
-# environment NAME EXTRAS: with the wheel and what it needs, from files alone.
+# environment NAME EXTRAS: with the wheel and what it needs, from files alone. Python compiles what is imported, and no more.
 environment() {
-    python3 -m venv "$work/$1" &&
-        "$work/$1/bin/pip" install -q --no-index --disable-pip-version-check --find-links "$tools/packages" "$wheel$2"
+    python3 -m venv --without-pip "$work/$1" &&
+        "$tools/venv/bin/pip" --python "$work/$1/bin/python" install -q --no-compile --no-index --disable-pip-version-check --find-links "$tools/packages" "$wheel$2"
 }
 
 cd "$top" || exit 1
@@ -103,7 +103,7 @@ passes 'the notebook' "$work/extras/bin/python" "$top/scripts/notebook.py" "$top
 grep -qx '[0-9]* cells, 2 figures' "$work/out" || fail "the notebook prints: $(cat "$work/out")"
 
 # With openai and llama-cpp-python, in the environment that pip has installed it into.
-must 'the wheel cannot be installed' "$tools/venv/bin/pip" install -q --no-index --no-deps --disable-pip-version-check --target "$work/site" "$wheel"
+must 'the wheel cannot be installed' "$tools/venv/bin/pip" install -q --no-compile --no-index --no-deps --disable-pip-version-check --target "$work/site" "$wheel"
 printf '#!/bin/sh\nPYTHONPATH=%q exec %q "$@"\n' "$work/site" "$user_cache/python/bin/python" >"$work/with_site"
 chmod +x "$work/with_site"
 with_site() { "$work/with_site" "$@"; }
