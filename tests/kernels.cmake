@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The tests with label `kernels` once more for every other family of kernels that this CPU can play (decision 049), as
-# NAME.FAMILY with label kernels_FAMILY, and with the rounding of another CPU (src/kernel/noise.h), as NAME.noise with label
+# Tests with label `kernels` once more: those of kernels for every other family that this CPU can play (decision 049), as
+# NAME.FAMILY with label kernels_FAMILY; and most with the rounding of another CPU (src/kernel/noise.h), as NAME.noise with label
 # kernels_noise. Nothing is compiled twice but the files that differ: an executable is linked again, and their objects come before
 # the library's. Those of kernels that a family lacks are empty.
 
@@ -70,22 +70,15 @@ function(wnw_family_tests family)
 endfunction()
 
 # ---- Kernels of other CPUs ----
-# Runs of the same kernels over the same numbers are the same with any kernels that threads and batches change no bit of, which
-# unit_attend and unit_columns show of every family. Scripts compare texts, which noise changes sooner than another family.
-string(REGEX MATCH "\n## The same bits\n.*and these tests of other files" same_bits "${bounds}")
-string(REGEX MATCHALL "`[a-z_]+`" same_bits "${same_bits}")
-string(REPLACE "`" "" same_bits "${same_bits}")
+# Tests whose subject is what kernels compute run with every family, and kvpress's keep-sets with the first. Tests of products compare
+# two computations of the same kernels, or bounds that the noise below moves further than another family does: ALL asks for these.
+# Scripts compare texts, which noise changes sooner, too.
 set(family_tests ${wnw_kernel_tests})
 list(FILTER family_tests EXCLUDE REGEX "^cli_")
-list(REMOVE_ITEM family_tests ${same_bits})
-# Tests whose subject is what kernels compute run with every family. Any other runs with one, in turn: kernels reach it through what
-# these test. ALL asks for every family.
 set(of_kernels ${family_tests})
 list(FILTER of_kernels INCLUDE REGEX "^unit_|^model_(attention|batch|observe|parity|projnorm|tail|trace|bridge_(logits|products))$")
-list(REMOVE_ITEM family_tests ${of_kernels})
-list(LENGTH played n_played)
 
-set(nth 0)
+set(first model_golden)
 foreach(family IN LISTS played)
   wnw_endings_of(${family} endings)
   set(left_out "")
@@ -95,16 +88,11 @@ foreach(family IN LISTS played)
     endif()
   endforeach()
   wnw_kernel_objects(${family} ${left_out})
-  set(tests ${of_kernels})
-  set(at 0)
-  foreach(name IN LISTS family_tests)
-    math(EXPR turn "${at} % ${n_played}")
-    if(turn EQUAL nth OR WNW_TEST_KERNELS STREQUAL "ALL")
-      list(APPEND tests ${name})
-    endif()
-    math(EXPR at "${at} + 1")
-  endforeach()
-  math(EXPR nth "${nth} + 1")
+  set(tests ${of_kernels} ${first})
+  set(first "")
+  if(WNW_TEST_KERNELS STREQUAL "ALL")
+    set(tests ${family_tests})
+  endif()
   wnw_family_tests(${family} ${tests})
   # What kernels do not change was tested with the best ones: how threads share ggml's graphs, and graphs that are libllama's
   # but for attention of a form that others have, too (decision 110).
@@ -118,4 +106,12 @@ set(noisy kernel/noise.c kernel/kernel.c kernel/matmul.c attend/attend_tile.c at
 list(TRANSFORM noisy PREPEND ${PROJECT_SOURCE_DIR}/src/)
 wnw_kernel_objects(noise ${noisy} lib/rounding.c)
 target_compile_definitions(kernels_of_noise PRIVATE WNW_TEST_NOISE=1)
-wnw_family_tests(noise ${wnw_kernel_tests})
+# A test that compares the same bits of the same kernels compares them without noise as well.
+string(REGEX MATCH "\n## The same bits\n.*and these tests of other files" same_bits "${bounds}")
+string(REGEX MATCHALL "`[a-z_]+`" same_bits "${same_bits}")
+string(REPLACE "`" "" same_bits "${same_bits}")
+set(noise_tests ${wnw_kernel_tests})
+if(NOT WNW_TEST_KERNELS STREQUAL "ALL")
+  list(REMOVE_ITEM noise_tests ${same_bits})
+endif()
+wnw_family_tests(noise ${noise_tests})
