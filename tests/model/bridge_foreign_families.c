@@ -131,8 +131,8 @@ void __wrap_wnw__attend_run(const struct wnw__attend_op *op, const float *q, con
 /* ---- Families ---- */
 
 /* Of llama.cpp's generator. The first N_FORMS have every form of attention that is among them: plain, in chunks, with a window, a
- * cap, sinks, a bias by distance, and with heads of 576 numbers. WNW_OTHER_KERNELS in the environment, as tests have it that run
- * once more with the kernels of another CPU, asks for these alone: what else differs between families libllama computes. */
+ * cap, sinks, a bias by distance, and with heads of 576 numbers. With the kernels of another CPU, or its rounding, these alone are tried:
+ * what else differs between families libllama computes. */
 enum { N_FORMS = 7 };
 static const char *const generated[] = {
     "mistral3-dense",  "llama4-moe",      "cohere2-dense",       "gemma2-dense",     "gpt-oss-moe",
@@ -583,7 +583,7 @@ static void test_generated(void **state)
     struct test_generated g;
     char path[4096];
     int32_t tokens[N];
-    const int n = getenv("WNW_OTHER_KERNELS") ? N_FORMS : N_GENERATED;
+    const int n = test_other_kernels() ? N_FORMS : N_GENERATED;
     for (int i = 0; i < n + N_REFUSED; i++)
         names[i] = i < n ? generated[i] : refused[i - n].name;
     set_tokens(tokens);
