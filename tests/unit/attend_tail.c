@@ -138,7 +138,7 @@ struct how {
     bool stores;        /* attention stores the rows itself; for small steps */
     bool softmax_known; /* to the columns */
     bool columns;       /* the attention adds them up itself where it can */
-    bool ref;           /* the reference is computed too, which takes most of the time */
+    bool ref; /* the reference is computed too, but not under AddressSanitizer: it takes most of the time */
 };
 
 /* Reads the next tokens as one batch. */
@@ -155,7 +155,7 @@ static void read_batch(struct fixture *f, int32_t first, int32_t n, const struct
     for (int i = 0; !how->stores && i < how->nth; i++)
         wnw__attend_store(&f->op, f->k + (size_t)first * f->n_k, f->v + (size_t)first * f->n_k, i, how->nth);
     test_on_threads(how->nth, run_thread, &(struct run){f, first, how->stores});
-    if (how->ref)
+    if (how->ref && !test_looks_at_memory())
         wnw__attend_ref(&f->op, f->q + (size_t)first * f->n_q, f->ref + (size_t)first * f->n_q);
     if (f->il == 0)
         record(f, first, how->softmax_known);
@@ -212,7 +212,7 @@ static void agrees_with_reference(void **state)
         struct fixture one;
         init(&one, *state, il);
         read_all(&one,
-                 &(struct how){.step = 1, .nth = 2, .stores = true, .softmax_known = true, .ref = compares});
+                 &(struct how){.step = 1, .nth = 2, .stores = true, .softmax_known = true, .ref = true});
         if (compares)
             assert_close(&one, one.ref, 1);
         for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
@@ -221,7 +221,7 @@ static void agrees_with_reference(void **state)
             read_all(&f, &hows[i]);
             if (compares)
                 assert_close(&f, one.ref, hows[i].step);
-            if (hows[i].ref)
+            if (hows[i].ref && compares)
                 assert_close(&f, f.ref, hows[i].step);
             if (il == 0)
                 assert_columns(&f, &one);
@@ -326,7 +326,8 @@ static void ragged_heads_agree(void **state)
     read_batch(&f, 400, 60, &how);
     for (int32_t at = 460; at < LENGTH; at++)
         read_batch(&f, at, 1, &(struct how){.nth = 1, .stores = true, .ref = true});
-    assert_cmp(test_relative_error(f.out, f.ref, LENGTH * f.n_q), <=, TOLERANCE);
+    if (!test_looks_at_memory())
+        assert_cmp(test_relative_error(f.out, f.ref, LENGTH * f.n_q), <=, TOLERANCE);
     clear(&f);
 }
 
