@@ -115,3 +115,6 @@ if(NOT WNW_TEST_KERNELS STREQUAL "ALL")
   list(REMOVE_ITEM noise_tests ${same_bits})
 endif()
 wnw_family_tests(noise ${noise_tests})
+# As above: how threads share graphs is tested without noise, and threads that wait for each other hold a place of `ctest -j`.
+list(TRANSFORM noise_tests APPEND .noise)
+set_property(TEST ${noise_tests} APPEND PROPERTY ENVIRONMENT OMP_THREAD_LIMIT=1)
