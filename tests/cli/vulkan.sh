@@ -24,10 +24,10 @@ grep -q 'dropped to hidden' "$work/log" || fail "entries dropped, no numbers: $(
 
 # llama.cpp's test of its architectures with every layer ragged, compared with Vulkan itself: its own rounding does not count. The driver
 # compiles the attention of large heads for many minutes, so heads have 32 numbers. The sample has RoPE, positions that are learned, blocks side
-# by side, and windows; it shares most of what is compiled.
+# by side, windows, and sinks; it shares most of what is compiled.
 archs=$(dirname "$WINNOW")/tests/llama_archs
 if [ -x "$archs" ]; then
-    families=${WNW_VULKAN_FAMILIES:-phi3 gpt2 falcon cohere2}
+    families=${WNW_VULKAN_FAMILIES:-phi3 gpt2 falcon cohere2 gpt-oss}
     [ "$families" != all ] || families=
     WINNOW_DEVICES=Vulkan0 WINNOW_RAGGED_AT_ONCE=1 WINNOW_ARCHS_REFERENCE=Vulkan0 WINNOW_ARCHS_HEAD=32 WINNOW_ARCHS_BOUND=1e-8 \
         WINNOW_ARCHS_FAMILIES=$families bash "$(dirname "$0")/../archs/archs.sh" "$archs" "$work/table" WINNOW0 >"$work/log" 2>&1 || fail "families: $(cat "$work/log" "$work/table")"

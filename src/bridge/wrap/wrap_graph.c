@@ -287,6 +287,25 @@ static bool fits_there(const struct build *b, const struct ggml_tensor *r, const
            ggml_backend_buft_get_alloc_size(b->r->w->xt, r) == ggml_nbytes(r);
 }
 
+/* X may compute only on what begins where its tensors do: Vulkan aborts else. What does not is copied. */
+static struct ggml_tensor *aligned(struct build *b, struct ggml_tensor *t)
+{
+    const struct ggml_tensor *root = t->view_src ? t->view_src : t;
+    const uint8_t *base = ggml_backend_buffer_get_base(root->buffer);
+    const size_t a = ggml_backend_buft_get_alignment(b->r->w->xt);
+    if ((size_t)((const uint8_t *)t->data - base) % a == 0)
+        return t;
+    return copy_to(b, t, put(b, SCRATCH, ggml_new_tensor(b->ctx, t->type, GGML_MAX_DIMS, t->ne)));
+}
+
+/* The sinks of a head's `group` queries. */
+static struct ggml_tensor *sinks_of(struct build *b, const struct wnw__bridge_flash *f, int64_t head,
+                                    int64_t group)
+{
+    const size_t at = (size_t)(head * group) * sizeof(float);
+    return aligned(b, view(b, ggml_view_1d(b->ctx, f->sinks, group, at)));
+}
+
 /* Whether a policy wants to know what entries receive of this attention. */
 static bool is_summed(const struct build *b, const struct wnw__bridge_flash *f)
 {
@@ -315,8 +334,7 @@ static struct ggml_tensor *softmax(struct build *b, const struct wnw__bridge_fla
     }
     s = ggml_soft_max_ext(b->ctx, s, mask, scale, 0.0f);
     if (f->sinks)
-        ggml_soft_max_add_sinks(
-            s, view(b, ggml_view_1d(b->ctx, f->sinks, s->ne[2], (size_t)(ih * s->ne[2]) * sizeof(float))));
+        ggml_soft_max_add_sinks(s, sinks_of(b, f, ih, s->ne[2]));
     return add(b, put(b, where, s));
 }
 
@@ -366,13 +384,13 @@ static void add_heads(struct build *b, const struct wnw__bridge_flash *f, const 
     q = view(b, ggml_view_4d(b->ctx, q, q->ne[0], q->ne[1], group, h->n, q->nb[1], q->nb[2],
                              q->nb[2] * (size_t)group,
                              (size_t)h->stream * q->nb[3] + (size_t)(h->first * group) * q->nb[2]));
+    q = aligned(b, q);
     struct ggml_tensor *k = rows_of(b, h, on->k, f->layer->d_k);
     struct ggml_tensor *v = rows_of(b, h, on->v ? on->v : on->k, f->layer->d_v);
     struct ggml_tensor *r = ggml_flash_attn_ext(b->ctx, q, k, v, mask, 1.0f, 0.0f, 0.0f);
     memcpy(r->op_params, node->op_params, sizeof r->op_params);
     if (f->sinks)
-        ggml_flash_attn_ext_add_sinks(
-            r, view(b, ggml_view_1d(b->ctx, f->sinks, group, (size_t)(h->first * group) * sizeof(float))));
+        ggml_flash_attn_ext_add_sinks(r, sinks_of(b, f, h->first, group));
     const size_t at = (size_t)h->stream * node->nb[3] + (size_t)(h->first * group) * node->nb[1];
     if (is_summed(b, f))
         add_sums(b, f, h, q, k, mask);
@@ -578,7 +596,7 @@ static int32_t count_sums(const struct build *b, const struct wnw__bridge_flash 
 /* The most tensors and nodes that are added, and how many sums. */
 static void count_tensors(const struct build *b, int32_t *tensors, int32_t *nodes, int32_t *sums)
 {
-    enum { PER_SUM = 12, PER_HEAD = 3 };
+    enum { PER_SUM = 14, PER_HEAD = 3 };
     const struct wnw__wrap_look *look = b->look;
     *sums = 0;
     *tensors = 1 + 8 * look->n_store;
@@ -589,8 +607,8 @@ static void count_tensors(const struct build *b, int32_t *tensors, int32_t *node
         *tensors += (PER_SUM + PER_HEAD) * n_sum;
         *nodes += (PER_SUM + PER_HEAD) * n_sum;
         const int32_t streams = (int32_t)look->flash[i].q->ne[3];
-        *tensors += 5 + streams * (18 + 16 * look->flash[i].shape.n_head);
-        *nodes += streams * (6 + 5 * look->flash[i].shape.n_head);
+        *tensors += 5 + streams * (18 + 20 * look->flash[i].shape.n_head);
+        *nodes += streams * (6 + 7 * look->flash[i].shape.n_head);
     }
 }
 
