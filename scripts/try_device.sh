@@ -1,24 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Tries winnow around a device of ggml on this machine: try_device.sh NAME [--quick] [BUILD]. NAME is as `winnow doctor` lists it, BUILD
-# the folder of a build with tests. It prints a block for an issue, and ends with 1 if a check failed.
+# Tries winnow around a device of ggml on this machine: try_device.sh NAME [--quick] [-m MODEL] [BUILD]. NAME is as `winnow doctor` lists
+# it, BUILD the folder of a build with tests, MODEL that of the demo or another one. It prints a block for an issue, and ends with 1 if a
+# check failed.
 #
 #   dropped = hidden   logits with entries dropped, compared with hidden ones and with the device WINNOW
+#   keep-sets          which entries stay of a document, compared with this machine's CPU without --devices
+#   bench              a prompt of 512 tokens and an answer, compared with llama.cpp on this machine's CPU
 #   families, whole    llama.cpp's test of its architectures: libllama's graphs as they are
 #   families, ragged   the same with every layer ragged from its first token on
 #
 # Families are compared with the same device without winnow, or with the CPU where a worker has it.
-# --quick leaves the families out, which take minutes.
+# --quick leaves the families and the bench out, which take minutes.
 set -u
-usage() { echo "usage: scripts/try_device.sh NAME [--quick] [BUILD]" >&2; exit 2; }
+usage() { echo "usage: scripts/try_device.sh NAME [--quick] [-m MODEL] [BUILD]" >&2; exit 2; }
 root=$(cd "$(dirname "$0")/.." && pwd)
-name= quick=false build=
-for argument in "$@"; do
-    case $argument in
+name= quick=false build= model=smollm2-135m
+while [ $# -gt 0 ]; do
+    case $1 in
         --quick) quick=true ;;
+        -m) shift && model=${1:-} ;;
         -*) usage ;;
-        *) if [ -z "$name" ]; then name=$argument; elif [ -z "$build" ]; then build=$argument; else usage; fi ;;
+        *) if [ -z "$name" ]; then name=$1; elif [ -z "$build" ]; then build=$1; else usage; fi ;;
     esac
+    shift
 done
 [ -n "$name" ] || usage
 build=$(cd "${build:-$root/build}" 2>/dev/null && pwd) || { echo "there is no such build: run cmake first, or name its folder" >&2; exit 2; }
@@ -28,9 +33,9 @@ for file in "$build/winnow" "$test"; do
 done
 # `make vulkan` leaves the module there. The command finds it by itself.
 [ ! -f "$build/libggml-vulkan.so" ] || export WINNOW_GGML_MODULES=${WINNOW_GGML_MODULES-$build/libggml-vulkan.so}
-out=$(mktemp)
-trap 'rm -f "$out"' EXIT
-failed=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+out=$work/out failed=0
 
 # check TITLE COMMAND...: one line with what the command said last, or the end of its output where it failed.
 check() {
@@ -39,7 +44,7 @@ check() {
     "$@" >"$out" 2>&1 || code=$?
     if [ $code -eq 0 ]; then
         printf '%-18s passed\n' "$title"
-        grep -E '^(.*: dropped to hidden|[0-9]+ models of)' "$out" | sed 's/^/    /'
+        grep -E '^(.*: dropped to hidden|[0-9]+ models of|.* kept alike|  (prefill|decode) | {6,}llama)' "$out" | sed -E 's/^ {0,2}/    /'
     else
         printf '%-18s FAILED (%s)\n' "$title" "$code"
         grep -E 'dropped to hidden|FAILED:|no device|error|Failure|assert|abort' "$out" | tail -n 12 | sed 's/^/    /'
@@ -52,11 +57,39 @@ whole() {
     WINNOW_ARCHS_BOUND=$1 WINNOW_DEVICES=$name WINNOW_RAGGED_AT_ONCE=$2 bash "$root/tests/archs/archs.sh" "$families" /dev/null WINNOW0
 }
 
+# alike POLICY: which entries stay here and on the device. Other roundings may change a few.
+alike() {
+    local on=$work/$1
+    "$build/winnow" plan -m "$model" -f "$work/text" --ratio 0.75 --policy "$1" -o "$on.here" &&
+        "$build/winnow" plan -m "$model" -f "$work/text" --ratio 0.75 --policy "$1" --devices "$name" -o "$on.there" &&
+        python3 - "$1" "$on.here" "$on.there" <<'END'
+import json
+import sys
+
+sets = []
+for path in sys.argv[2:]:
+    with open(path, encoding="utf-8") as f:
+        sets.append({(i, j, p) for i, layer in enumerate(json.load(f)["layers"]) for j, head in enumerate(layer["heads"]) for p in head})
+here, there = sets
+print(f"{sys.argv[1]}: {len(here & there)} of {len(here)} entries kept alike")
+sys.exit(f"error: {len(there)} entries on the device" if len(here) != len(there) or len(here & there) < 0.95 * len(here) else 0)
+END
+}
+plans() { alike keydiff && alike snapkv && alike lagkv; }
+bench() { "$build/winnow" bench -m "$model" --devices "$name" --peer own --lengths 512 --budget 64 --reps 3; }
+
 cd "$root" || exit 1
+head -c 6000 examples/document.txt >"$work/text"
 echo '```'
 echo "winnow around $name: $("$build/winnow" --version 2>/dev/null | head -n 1), $(uname -sm)"
 "$build/winnow" doctor 2>/dev/null | sed -n '/^devices/,/^[a-z]/p' | grep -E "^(devices)? +" | sed 's/^/    /'
 check 'dropped = hidden' "$test" "$name"
+if "$build/winnow" doctor -m "$model" >/dev/null 2>&1; then
+    check 'keep-sets' plans
+    $quick || check 'bench' bench
+else
+    echo "keep-sets, bench   left out: there is no $model (make demo has one; -m names another)"
+fi
 if $quick; then
     echo 'families           left out'
 elif [ -x "$families" ]; then

@@ -16,5 +16,6 @@ expect 2 'usage' # no device
 expect 2 'usage' CPU --slow
 expect 2 'no such build' CPU --quick /nonexistent
 expect 1 "no device 'Vulkan7'" Vulkan7 --quick "$1"
-expect 0 'dropped = hidden +passed' CPU --quick "$1"
+expect 0 'dropped = hidden +passed' CPU --quick -m "${WINNOW_CACHE:-$HOME/.cache/winnow}/models/tiny/tiny-llama.gguf" "$1"
+[ "$(grep -c 'kept alike' "$out")" = 3 ] || fail 'not every policy was tried'
 [ "$(grep -c 'dropped to hidden' "$out")" = 4 ] || fail 'not every model was tried'
