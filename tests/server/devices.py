@@ -170,8 +170,10 @@ class OtherVersion:
     def pass_on(source, to, changes):
         with contextlib.suppress(OSError):  # the other direction has closed both
             while data := source.recv(1 << 16):
-                if changes and len(data) > 8:  # the size of the answer comes before the version
-                    data, changes = data[:8] + bytes([data[8] + 1]) + data[9:], False
+                if changes:  # the size of the answer comes before the version, and may come alone
+                    while len(data) <= 8 and (more := source.recv(1 << 16)):
+                        data += more
+                    data, changes = data[:8] + bytes(x + 1 for x in data[8:9]) + data[9:], False
                 to.sendall(data)
         # The other direction may still wait on it: only this ends the connection, and the worker serves one at a time.
         with contextlib.suppress(OSError):
