@@ -548,10 +548,15 @@ int32_t app_sequence_n_read(const struct app_sequence *s)
     return s->n_read;
 }
 
+double app_sequence_compress_ms(const struct app_sequence *s)
+{
+    return s->compress_ms;
+}
+
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out)
 {
     int64_t entries = 0, heads = 0;
-    *out = (struct app_sequence_size){.bytes_most = s->bytes_most, .compress_ms = s->compress_ms};
+    *out = (struct app_sequence_size){.bytes_most = s->bytes_most};
     for (int32_t i = 0; i < wnw_bridge_n_layers(s->cache); i++) {
         wnw_bridge_layer l = wnw_bridge_layer_default();
         if (wnw_bridge_get_layer(s->cache, i, &l) != WNW_OK)

@@ -29,7 +29,6 @@ struct app_sequence_size {
     uint64_t bytes_swa; /* of `bytes`, those of layers with a sliding window */
     uint64_t
         bytes_most; /* `bytes` after any chunk was read, before it was compressed; 0: nothing was read in chunks */
-    double compress_ms; /* of the chunks that were compressed while a prompt was read */
 };
 
 /* How a prompt is read in chunks. */
@@ -68,6 +67,8 @@ int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int3
 /* Takes back all but the first n tokens. E_UNSUPPORTED: some of those that go were compressed together with others. */
 int app_sequence_rewind(struct app_sequence *s, int32_t n);
 int32_t app_sequence_n_read(const struct app_sequence *s);
+/* Milliseconds in which chunks were compressed while a prompt was read. */
+double app_sequence_compress_ms(const struct app_sequence *s);
 void app_sequence_measure(const struct app_sequence *s, struct app_sequence_size *out);
 /* The positions, ascending, of the entries that head ih of layer il holds, layers counted as in sessions: positions[*n], with room for all tokens
  * that were read. n_swa: of a layer with a sliding window, the newest that it sees. */

@@ -160,10 +160,8 @@ static int read_chunks(struct cli_on_devices *d, struct app_job *job, int32_t n)
     if (status != WNW_OK)
         return app_fail_status(status);
     cli_on_devices_measure(d, job);
-    struct app_sequence_size size;
-    app_sequence_measure(d->sequence, &size);
-    job->compress_ms = size.compress_ms;
-    job->prefill_ms -= size.compress_ms;
+    job->compress_ms = app_sequence_compress_ms(d->sequence);
+    job->prefill_ms -= job->compress_ms;
     return app_job_check_peak(job);
 }
 
