@@ -231,8 +231,13 @@ int64_t wnw__bridge_store_cell(const struct ggml_tensor *node, int64_t i);
 
 /* ---- Contacts with ggml: operations and their parameters (cells/contacts.c) ---- */
 
-/* Whether a node only gives another shape to its source. */
-bool wnw__bridge_is_view(const struct ggml_tensor *node);
+/* Whether a node only gives another shape to its source. By number, which is checked when the backend is loaded: every node of every
+ * token is asked. */
+static inline bool wnw__bridge_is_view(const struct ggml_tensor *node)
+{
+    return node->op == GGML_OP_NONE || node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE ||
+           node->op == GGML_OP_PERMUTE || node->op == GGML_OP_TRANSPOSE;
+}
 /* Operations by name: their numbers differ between versions of ggml. */
 static inline bool wnw__bridge_is_op(const struct ggml_tensor *node, const char *name)
 {

@@ -200,15 +200,6 @@ bool wnw__bridge_has_known_words(const struct ggml_tensor *node)
 
 /* ---- What nodes are ---- */
 
-bool wnw__bridge_is_view(const struct ggml_tensor *node)
-{
-    static const char *const views[] = {"NONE", "RESHAPE", "VIEW", "PERMUTE", "TRANSPOSE"};
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
-        if (wnw__bridge_is_op(node, views[i]))
-            return true;
-    return false;
-}
-
 ggml_custom_op_t wnw__bridge_custom_function(const struct ggml_tensor *node)
 {
     ggml_custom_op_t fun;

@@ -65,18 +65,12 @@ static uint64_t total(const struct sum *s)
     return all;
 }
 
-static inline bool is_view(const struct ggml_tensor *node)
-{
-    return node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE || node->op == GGML_OP_PERMUTE ||
-           node->op == GGML_OP_TRANSPOSE;
-}
-
 /* The words that have a meaning: all before the name. Half of the nodes are views, whose words are mostly in no cache of the CPU. Of
  * them the place in memory is taken; who reads them looks at their shape when it runs. */
 static inline void add_node(struct sum *s, const struct ggml_tensor *node)
 {
     enum { WORD = sizeof(uint64_t), ALL = offsetof(struct ggml_tensor, name) / WORD };
-    if (!is_view(node)) {
+    if (!wnw__bridge_is_view(node)) {
         add_words(s, node, ALL);
         return;
     }
