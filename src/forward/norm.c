@@ -5,16 +5,12 @@
  */
 #include "forward/norm.h"
 
+#include "base/tensor_row.h"
+
 #include <math.h>
 #include <string.h>
 
 enum { ROWS = 4 };
-
-static char *row_of(const struct ggml_tensor *t, int64_t r)
-{
-    const int64_t i1 = r % t->ne[1], i2 = r / t->ne[1] % t->ne[2], i3 = r / t->ne[1] / t->ne[2];
-    return (char *)t->data + (size_t)i1 * t->nb[1] + (size_t)i2 * t->nb[2] + (size_t)i3 * t->nb[3];
-}
 
 /* 1 / sqrt(mean of squares + eps) as ggml rounds it. */
 static float factor_of(double sum, int64_t n, float eps)
@@ -70,13 +66,13 @@ static void norm_node(struct ggml_tensor *dst, int ith, int nth, void *user)
         const float *from[ROWS];
         double sum[ROWS];
         for (int i = 0; i < n_now; i++)
-            from[i] = (const float *)(const void *)row_of(x, r + i);
+            from[i] = (const float *)(const void *)wnw__tensor_row(x, r + i);
         if (n_now == 1)
             sum_one(from[0], n, sum);
         else
             sum_rows(from, n, sum);
         for (int i = 0; i < n_now; i++, r++)
-            scale_row(from[i], factor_of(sum[i], n, eps), w, n, (float *)(void *)row_of(dst, r));
+            scale_row(from[i], factor_of(sum[i], n, eps), w, n, (float *)(void *)wnw__tensor_row(dst, r));
     }
 }
 

@@ -7,6 +7,7 @@
 #include "kernel/noise.h"
 
 #include "base/random.h"
+#include "base/tensor_row.h"
 
 #include <dlfcn.h>
 #include <ggml-cpu.h>
@@ -81,13 +82,8 @@ static void noise_node(struct ggml_tensor *dst, const struct ggml_tensor *node, 
     const uint64_t place = place_of_node(node);
     (void)dst;
     (void)user;
-    for (int64_t r = n * ith / nth; r < n * (ith + 1) / nth; r++) {
-        const int64_t i1 = r % node->ne[1], i2 = r / node->ne[1] % node->ne[2],
-                      i3 = r / node->ne[1] / node->ne[2];
-        char *row = (char *)node->data + (size_t)i1 * node->nb[1] + (size_t)i2 * node->nb[2] +
-                    (size_t)i3 * node->nb[3];
-        change(place, (float *)(void *)row, 0, node->ne[0]);
-    }
+    for (int64_t r = n * ith / nth; r < n * (ith + 1) / nth; r++)
+        change(place, (float *)(void *)wnw__tensor_row(node, r), 0, node->ne[0]);
 }
 
 static bool is_computed(const struct ggml_tensor *node)
