@@ -53,10 +53,15 @@ static int check(struct bench_batch *b, const struct bench_args *args)
     return bench_policy(&b->policy, args, args->app.policy, NULL);
 }
 
-/* Number of tokens that a sequence decodes after its prompt. */
+static int32_t n_turns(const struct bench_batch *b)
+{
+    return (b->n_decode + BATCH_TURN_STEPS - 1) / BATCH_TURN_STEPS;
+}
+
+/* Number of tokens that a sequence decodes after its prompt: those that are timed, and the first of each turn, which is not. */
 static int32_t n_behind(const struct bench_batch *b)
 {
-    return WARM_STEPS + b->n_decode;
+    return 1 + WARM_STEPS + b->n_decode + n_turns(b);
 }
 
 static int open_ours(struct bench_batch *b)
@@ -84,7 +89,7 @@ static int open_all(struct bench_batch *b)
         return app_fail(APP_BAD_INPUT,
                         "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
                         longest, n_behind(b), b->base.info.n_ctx_train);
-    bool ok = (b->steps = calloc((size_t)b->most * BATCH_CHUNK_STEPS, sizeof *b->steps)) != NULL;
+    bool ok = (b->steps = calloc((size_t)b->most * (1 + BATCH_TURN_STEPS), sizeof *b->steps)) != NULL;
     for (int e = FULL; e < N_ENGINES; e++)
         ok = (b->sequences[e] = calloc((size_t)b->most, sizeof **b->sequences)) != NULL && ok;
     if (!ok)
@@ -192,17 +197,22 @@ static int start_sequences(struct bench_batch *b, struct batch_result *r)
 
 /* ---- Measuring ---- */
 
-/* Decodes steps from .. to - 1 of n sequences; every engine gets the same tokens. */
-static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t from, int32_t to, double *ms)
+/* Decodes a step of n sequences that is not timed and n_steps that are, the first of which is step `from`; every engine gets the
+ * same tokens. */
+static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t from, int32_t n_steps,
+                  double *ms)
 {
-    for (int32_t k = from; k < to; k++)
+    for (int32_t k = 0; k <= n_steps; k++)
         for (int32_t i = 0; i < n; i++)
-            b->steps[(k - from) * n + i] = b->base.tokens[(k + 7 * i) % b->base.lengths[0]];
+            b->steps[k * n + i] = b->base.tokens[(from + k + 7 * i) % b->base.lengths[0]];
     if (e == LLAMA)
-        return bench_peer_steps(b->peer, b->steps, n, to - from, ms);
-    const double start = bench_now_ms(b->base.args);
-    for (int32_t k = from; k < to; k++) {
-        const int status = wnw_decode_batch(b->engine, b->sequences[e], b->steps + (k - from) * n, n);
+        return bench_peer_turn(b->peer, b->steps, n, n_steps, ms);
+    double start = 0;
+    bench_wait_until_asleep();
+    for (int32_t k = 0; k <= n_steps; k++) {
+        if (k == 1)
+            start = bench_now_ms(b->base.args);
+        const int status = wnw_decode_batch(b->engine, b->sequences[e], b->steps + k * n, n);
         if (status != WNW_OK)
             return app_fail_status(status);
     }
@@ -218,11 +228,12 @@ static int measure_count(struct bench_batch *b, struct batch_result *r, int32_t 
     for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
         rc = decode(b, (enum bench_engine)e, r->n, 0, WARM_STEPS,
                     &unused); /* builds the graphs of this shape */
-    for (int32_t done = 0; done < b->n_decode && rc == APP_OK; done += BATCH_CHUNK_STEPS) {
-        const int32_t n = b->n_decode - done < BATCH_CHUNK_STEPS ? b->n_decode - done : BATCH_CHUNK_STEPS;
+    for (int32_t i = 0; i < n_turns(b) && rc == APP_OK; i++) {
+        const int32_t done = i * BATCH_TURN_STEPS,
+                      n = b->n_decode - done < BATCH_TURN_STEPS ? b->n_decode - done : BATCH_TURN_STEPS;
         for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
             const enum bench_engine e = (enum bench_engine)((k + round) % N_ENGINES);
-            rc = decode(b, e, r->n, WARM_STEPS + done, WARM_STEPS + done + n, &ms[e]);
+            rc = decode(b, e, r->n, WARM_STEPS + done, n, &ms[e]);
         }
     }
     for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)

@@ -23,8 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The threads of the side that has worked wait busily for a few milliseconds before they sleep. Each turn
- * begins when those of the other side are asleep. */
+/* The threads of the side that has worked wait busily for a few milliseconds before they sleep. */
 enum { ASLEEP_MS = 20 };
 enum { MAX_ANSWER = 4096 };
 
@@ -241,21 +240,17 @@ static int ask(struct bench_peer *p, const char *request, const char *words, con
     return rc;
 }
 
-static void wait_until_asleep(void)
+void bench_wait_until_asleep(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = ASLEEP_MS * 1000000L}, NULL);
 }
 
-/* A request that computes, alone on the machine, and is answered with its time. */
+/* A request that is answered with its time. */
 static int ask_timed(struct bench_peer *p, const char *request, const char *words, const int32_t *tokens,
                      int32_t n, double *ms)
 {
     char *end_of_number;
-    wait_until_asleep();
-    const int rc = ask(p, request, words, tokens, n);
-    wait_until_asleep();
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(ask(p, request, words, tokens, n));
     const double took = strtod(p->answer, &end_of_number);
     if (end_of_number == p->answer || !(took >= 0))
         return app_fail(APP_FAILED, "'%s' is no llama.cpp that winnow can talk to: it answers no time",
@@ -412,6 +407,7 @@ int bench_peer_feed(struct bench_peer *p, int32_t seq, const int32_t *tokens, in
 {
     char words[64];
     snprintf(words, sizeof words, "feed %d", (int)seq);
+    bench_wait_until_asleep();
     return ask_timed(p, "feed", words, tokens, n, ms);
 }
 
@@ -422,11 +418,14 @@ int bench_peer_copy(struct bench_peer *p, int32_t from, int32_t to)
     return ask(p, "copy", words, NULL, 0);
 }
 
-int bench_peer_steps(struct bench_peer *p, const int32_t *tokens, int32_t n_seq, int32_t n_steps, double *ms)
+int bench_peer_turn(struct bench_peer *p, const int32_t *tokens, int32_t n_seq, int32_t n_steps, double *ms)
 {
     char words[64];
+    double untimed = 0;
     snprintf(words, sizeof words, "steps %d", (int)n_seq);
-    return ask_timed(p, "steps", words, tokens, n_seq * n_steps, ms);
+    bench_wait_until_asleep();
+    WNW_TRY(ask_timed(p, "steps", words, tokens, n_seq, &untimed));
+    return ask_timed(p, "steps", words, tokens + n_seq, n_seq * n_steps, ms);
 }
 
 int bench_peer_policy(struct bench_peer *p, const char *recipe, int64_t budget)

@@ -33,12 +33,18 @@ const char *bench_peer_about(const struct bench_peer *p);
 /* The same as JSON, with the most memory that the process has used. NULL if memory runs out. */
 json_t *bench_peer_json(struct bench_peer *p);
 
+/* Engines take turns on one machine. A turn begins when the threads of the engine before are asleep. Its first step wakes the own
+ * threads and brings the weights back into the CPU's caches, so it is not timed: an engine that shares weights with the one
+ * before would be faster. */
+void bench_wait_until_asleep(void);
+
 /* As the functions of bench/llama/llama.h. Times are measured in the process; ms is increased by them. */
 int bench_peer_reset(struct bench_peer *p);
 int bench_peer_feed(struct bench_peer *p, int32_t seq, const int32_t *tokens, int32_t n, double *ms);
 int bench_peer_copy(struct bench_peer *p, int32_t from, int32_t to);
-/* n_steps times bench_llama_step with n_seq tokens: tokens[n_steps][n_seq]. */
-int bench_peer_steps(struct bench_peer *p, const int32_t *tokens, int32_t n_seq, int32_t n_steps, double *ms);
+/* A turn of decoding: bench_llama_step with n_seq tokens, which is not timed, and n_steps times more:
+ * tokens[1 + n_steps][n_seq]. */
+int bench_peer_turn(struct bench_peer *p, const int32_t *tokens, int32_t n_seq, int32_t n_steps, double *ms);
 /* Of one over our backend: what its cache keeps of what is read from now on, and that it compresses. */
 int bench_peer_policy(struct bench_peer *p, const char *recipe, int64_t budget);
 int bench_peer_compress(struct bench_peer *p, double *ms);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* winnow bench: llama.cpp with its full cache, winnow with the full cache and winnow with a compressed one, and with --bridge
- * libllama over our backend with both, side by side. One round reads the same tokens with all three in turn and then decodes with them in
- * alternating chunks, so that other load on the machine affects all alike. Ratios are formed within a round;
+ * libllama over our backend with both, side by side. One round reads the same tokens with all in turn. Then they decode a few
+ * tokens each in turns, so that other load on the machine affects all alike. Ratios are formed within a round;
  * the result is their median, not the ratio of two medians. */
 #include "bench/bench.h"
 #include "bench/commands.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM_TOKENS = 64, CHUNK_TOKENS = 8 };
+enum { WARM_TOKENS = 64, TURN_TOKENS = 8 };
 
 /* ---- Setting up ---- */
 
@@ -62,18 +62,29 @@ static int check(struct bench *b)
     return rc;
 }
 
+static int32_t n_turns(const struct bench *b)
+{
+    return (b->n_decode + TURN_TOKENS - 1) / TURN_TOKENS;
+}
+
+/* Tokens behind a context: those that are timed, and one of each turn that is not. */
+static int32_t n_behind(const struct bench *b)
+{
+    return b->n_decode + n_turns(b);
+}
+
 /* A length that leaves too little room for decoding is shortened by the missing tokens; longer ones are
  * refused. */
 static int fit_lengths(struct bench *b)
 {
     const int32_t n_ctx = b->info.n_ctx_train;
     for (int32_t i = 0; i < b->n_lengths; i++) {
-        if (b->lengths[i] > n_ctx || n_ctx - b->n_decode < 16)
+        if (b->lengths[i] > n_ctx || n_ctx - n_behind(b) < 16)
             return app_fail(APP_BAD_INPUT,
                             "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
-                            b->lengths[i], b->n_decode, n_ctx);
-        if (b->lengths[i] > n_ctx - b->n_decode)
-            b->lengths[i] = n_ctx - b->n_decode;
+                            b->lengths[i], n_behind(b), n_ctx);
+        if (b->lengths[i] > n_ctx - n_behind(b))
+            b->lengths[i] = n_ctx - n_behind(b);
     }
     return APP_OK;
 }
@@ -140,17 +151,17 @@ static int open_engines(struct bench *b)
     for (int32_t i = 0; i < b->n_lengths; i++)
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
     const struct bench_llama_params params = {
-        .n_ctx = longest + b->n_decode, .n_ubatch = BENCH_N_UBATCH, .n_threads = b->n_threads};
+        .n_ctx = longest + n_behind(b), .n_ubatch = BENCH_N_UBATCH, .n_threads = b->n_threads};
     for (int e = 0; e < b->n_engines && rc == APP_OK; e++)
         if (b->peer[e])
             rc = bench_peer_load(b->peer[e], b->model_path, &params);
     if (rc != APP_OK)
         return rc;
-    b->tokens = bench_make_tokens(longest + b->n_decode, b->info.n_vocab);
+    b->tokens = bench_make_tokens(longest + n_behind(b), b->info.n_vocab);
     if (!b->tokens)
         return app_fail(APP_FAILED, "out of memory");
     bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
-    return open_ours(b, longest + b->n_decode);
+    return open_ours(b, longest + n_behind(b));
 }
 
 /* ---- Measuring ---- */
@@ -239,6 +250,7 @@ static int time_prefill(struct bench *b, enum bench_engine e, struct bench_lengt
 {
     double ms = 0;
     int rc;
+    bench_wait_until_asleep();
     if (b->peer[e])
         rc = read_by_llama(b, e, r, &ms);
     else if (b->sequence[e])
@@ -249,12 +261,16 @@ static int time_prefill(struct bench *b, enum bench_engine e, struct bench_lengt
     return rc;
 }
 
-static int decode_some(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n, double *ms)
+/* One token that is not timed, and n that are: tokens[1 + n]. */
+static int decode_turn(struct bench *b, enum bench_engine e, const int32_t *tokens, int32_t n, double *ms)
 {
     if (b->peer[e])
-        return bench_peer_steps(b->peer[e], tokens, 1, n, ms);
-    const double start = bench_now_ms(b->args);
-    for (int32_t i = 0; i < n; i++) {
+        return bench_peer_turn(b->peer[e], tokens, 1, n, ms);
+    double start = 0;
+    bench_wait_until_asleep();
+    for (int32_t i = 0; i <= n; i++) {
+        if (i == 1)
+            start = bench_now_ms(b->args);
         wnw_session *s = e == FULL ? b->full : b->compressed;
         const int status = b->sequence[e] ? app_sequence_read(b->sequence[e], &tokens[i], 1, NULL, NULL)
                                           : wnw_session_decode(s, tokens[i]);
@@ -275,11 +291,12 @@ static int run_round(struct bench *b, struct bench_length *r, struct bench_round
         rc = time_prefill(b, (enum bench_engine)((k + turn) % b->n_engines), r, out);
         step_done(b, r->n, n_all);
     }
-    for (int32_t from = 0; from < b->n_decode && rc == APP_OK; from += CHUNK_TOKENS) {
-        const int32_t n = b->n_decode - from < CHUNK_TOKENS ? b->n_decode - from : CHUNK_TOKENS;
+    for (int32_t i = 0; i < n_turns(b) && rc == APP_OK; i++) {
+        const int32_t left = b->n_decode - i * TURN_TOKENS, n = left < TURN_TOKENS ? left : TURN_TOKENS;
+        const int32_t *tokens = b->tokens + r->n + i * (TURN_TOKENS + 1);
         for (int k = 0; k < b->n_engines && rc == APP_OK; k++) {
             const enum bench_engine e = (enum bench_engine)((k + turn) % b->n_engines);
-            rc = decode_some(b, e, b->tokens + r->n + from, n, &ms[e]);
+            rc = decode_turn(b, e, tokens, n, &ms[e]);
         }
     }
     for (int e = 0; e < b->n_engines && rc == APP_OK; e++)
@@ -305,8 +322,8 @@ static int warm_up(struct bench *b)
     int rc = APP_OK;
     for (int e = 0; e < b->n_engines && rc == APP_OK; e++) {
         rc = time_prefill(b, (enum bench_engine)e, &r, &ignored);
-        for (int i = 0; i < 2 && rc == APP_OK; i++)
-            rc = decode_some(b, (enum bench_engine)e, b->tokens, 1, &ms);
+        if (rc == APP_OK)
+            rc = decode_turn(b, (enum bench_engine)e, b->tokens, 1, &ms);
     }
     return rc;
 }
