@@ -59,7 +59,7 @@ static int32_t n_turns(const struct bench_batch *b)
 }
 
 /* Number of tokens that a sequence decodes after its prompt: those that are timed, and the first of each turn, which is not. */
-static int32_t n_behind(const struct bench_batch *b)
+static int32_t n_decoded(const struct bench_batch *b)
 {
     return 1 + WARM_STEPS + b->n_decode + n_turns(b);
 }
@@ -84,11 +84,11 @@ static int open_all(struct bench_batch *b)
     WNW_TRY(bench_base_open(&b->base));
     for (int32_t i = 0; i < b->base.n_lengths; i++)
         longest = b->base.lengths[i] > longest ? b->base.lengths[i] : longest;
-    const int32_t n_ctx = longest + n_behind(b);
+    const int32_t n_ctx = longest + n_decoded(b);
     if (n_ctx > b->base.info.n_ctx_train)
         return app_fail(APP_BAD_INPUT,
                         "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
-                        longest, n_behind(b), b->base.info.n_ctx_train);
+                        longest, n_decoded(b), b->base.info.n_ctx_train);
     bool ok = (b->steps = calloc((size_t)b->most * (1 + BATCH_TURN_STEPS), sizeof *b->steps)) != NULL;
     for (int e = FULL; e < N_ENGINES; e++)
         ok = (b->sequences[e] = calloc((size_t)b->most, sizeof **b->sequences)) != NULL && ok;
@@ -197,7 +197,7 @@ static int start_sequences(struct bench_batch *b, struct batch_result *r)
 
 /* ---- Measuring ---- */
 
-/* Decodes a step of n sequences that is not timed and n_steps that are, the first of which is step `from`; every engine gets the
+/* Decodes one step of n sequences that is not timed, and n_steps that are. They begin at step `from`; every engine gets the
  * same tokens. */
 static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t from, int32_t n_steps,
                   double *ms)

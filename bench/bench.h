@@ -112,7 +112,7 @@ struct bench {
     struct app_devices devices;
     struct app_sequence
         *sequence[N_ENGINES]; /* FULL and COMPRESSED with --devices, in place of the sessions */
-    int32_t *tokens;          /* [the longest context and what is decoded behind it] */
+    int32_t *tokens;          /* [the longest context and what is decoded after it] */
     struct bench_length results[BENCH_MAX_LENGTHS];
     int32_t n_results;
     int32_t n_steps_done;

@@ -67,8 +67,8 @@ static int32_t n_turns(const struct bench *b)
     return (b->n_decode + TURN_TOKENS - 1) / TURN_TOKENS;
 }
 
-/* Tokens behind a context: those that are timed, and one of each turn that is not. */
-static int32_t n_behind(const struct bench *b)
+/* Tokens that are decoded after a context: those that are timed, and one of each turn that is not. */
+static int32_t n_decoded(const struct bench *b)
 {
     return b->n_decode + n_turns(b);
 }
@@ -79,12 +79,12 @@ static int fit_lengths(struct bench *b)
 {
     const int32_t n_ctx = b->info.n_ctx_train;
     for (int32_t i = 0; i < b->n_lengths; i++) {
-        if (b->lengths[i] > n_ctx || n_ctx - n_behind(b) < 16)
+        if (b->lengths[i] > n_ctx || n_ctx - n_decoded(b) < 16)
             return app_fail(APP_BAD_INPUT,
                             "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
-                            b->lengths[i], n_behind(b), n_ctx);
-        if (b->lengths[i] > n_ctx - n_behind(b))
-            b->lengths[i] = n_ctx - n_behind(b);
+                            b->lengths[i], n_decoded(b), n_ctx);
+        if (b->lengths[i] > n_ctx - n_decoded(b))
+            b->lengths[i] = n_ctx - n_decoded(b);
     }
     return APP_OK;
 }
@@ -151,17 +151,17 @@ static int open_engines(struct bench *b)
     for (int32_t i = 0; i < b->n_lengths; i++)
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
     const struct bench_llama_params params = {
-        .n_ctx = longest + n_behind(b), .n_ubatch = BENCH_N_UBATCH, .n_threads = b->n_threads};
+        .n_ctx = longest + n_decoded(b), .n_ubatch = BENCH_N_UBATCH, .n_threads = b->n_threads};
     for (int e = 0; e < b->n_engines && rc == APP_OK; e++)
         if (b->peer[e])
             rc = bench_peer_load(b->peer[e], b->model_path, &params);
     if (rc != APP_OK)
         return rc;
-    b->tokens = bench_make_tokens(longest + n_behind(b), b->info.n_vocab);
+    b->tokens = bench_make_tokens(longest + n_decoded(b), b->info.n_vocab);
     if (!b->tokens)
         return app_fail(APP_FAILED, "out of memory");
     bench_describe_machine(b->machine, sizeof b->machine, b->n_threads);
-    return open_ours(b, longest + n_behind(b));
+    return open_ours(b, longest + n_decoded(b));
 }
 
 /* ---- Measuring ---- */
