@@ -315,9 +315,15 @@ static bool make(struct serve_watched *w, int32_t seq, int32_t n, int32_t most)
     const int32_t n_left = least(most / 2, most - 1 - n), header = serve_compress_header(w, seq);
     struct middle m = {.seq = seq, .from = header > LEAST_HEADER ? header : LEAST_HEADER};
     if (2 * m.from > n_left) {
-        fprintf(stderr,
-                "winnow: slot %d: no room can be made: its header has %d tokens, and the context %d\n",
-                (int)seq, (int)m.from, (int)most);
+        if (2 * m.from > most / 2)
+            fprintf(stderr,
+                    "winnow: slot %d: no room can be made: its header has %d tokens, and the context %d\n",
+                    (int)seq, (int)m.from, (int)most);
+        else
+            fprintf(
+                stderr,
+                "winnow: slot %d: no room can be made: %d tokens are read together, and the context has %d\n",
+                (int)seq, (int)n, (int)most);
         return false;
     }
     const int32_t n_last = least(most / 4, (n_left - m.from) / 2);
