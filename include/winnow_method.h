@@ -343,7 +343,8 @@ enum {
     /* Layer budget: a size counts only the chosen entries; the scorer's protected entries come on top. */
     WNW_FLAG_PROTECTED_APART = 1u << 13,
     /* Head budget: it shares out H times the average over the H heads of a layer, or of the model with
-     * allocate_model, or all their entries if they have fewer. */
+     * allocate_model, or all their entries if they have fewer. Layer budget: it shares out a sum over the layers; what a layer is too
+     * short for, because it was compressed before, goes to the others in proportion to their budgets. */
     WNW_FLAG_COMPETES = 1u << 14,
     /* Head budget: under the rules of wnw_session_begin, a head that a prompt's compression has cut holds its
      * count while decoding: the oldest entries after the protected first ones go. All other heads grow. */

@@ -198,6 +198,6 @@ const wnw_layer_budget wnw__layer_budget_cake_layers = {
                  "and 0.5, 0.4. CompressKV's comparison takes the first pair up to 256 entries.\n\n"
                  "Cost O(w n) logarithms per query head.",
              .options = options, .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS, .gather = &gather},
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_ALL_LAYERS, .gather = &gather},
     .allocate = allocate,
 };

@@ -173,6 +173,6 @@ const wnw_layer_budget wnw__layer_budget_composite = {
                  "`layer0_max=1` is kvpress' rule that the first layer is never shorter than another.\n\n"
                  "`O(L H n log n)`.",
              .options = options, .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS},
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_ALL_LAYERS},
     .allocate = allocate,
 };

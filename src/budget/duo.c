@@ -195,9 +195,10 @@ static int32_t next_head(const struct opts *o, const wnw_layer_problem *p, const
 static void by_size(const struct opts *o, const wnw_layer_problem *p, int32_t stream, int32_t *n_keep)
 {
     const int32_t n_all = p->n_layer * p->n_head_kv, few = at_most(stream, p->budget);
-    int64_t left = 0; /* entries of the size that the heads do not use yet; negative: they hold too many */
+    int64_t left =
+        (int64_t)n_all * p->budget; /* entries that the heads do not use yet; negative: they hold too many */
     for (int32_t i = 0; i < n_all; i++)
-        left += at_most(p->n_entry[i], p->budget) - p->n_entry[i];
+        left -= p->n_entry[i];
     for (int32_t i; left < 0 && (i = next_head(o, p, n_keep)) >= 0;) {
         n_keep[i] = few;
         left += p->n_entry[i] - at_most(p->n_entry[i], few);
@@ -308,7 +309,8 @@ const wnw_head_budget wnw__head_budget_duo = {
              "`slide=0` "
              "lets all heads grow, as kvpress does.\n\n"
              "Cost independent of n; with `source=prompt` O(n d) per KV head.",
-         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED,
-         .flags_of = flags_of, .needs = needs, .gather = &gather},
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .flags_of = flags_of, .needs = needs,
+         .gather = &gather},
     .allocate_model = allocate_model,
 };

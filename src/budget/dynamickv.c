@@ -176,6 +176,6 @@ const wnw_layer_budget wnw__layer_budget_dynamickv = {
              "multiple, the last layer is a step too. The default allocates once, with an exact total.\n\n"
              "Cost O(n) per head and step.",
          .options = options, .options_size = sizeof(struct opts),
-         .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS},
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_ALL_LAYERS},
     .allocate = allocate,
 };

@@ -11,8 +11,7 @@
  * is at most n, the length of the cache: the code lets a layer have more entries than n, and loses them.
  * Equal shares are ordered by layer number, where the code leaves the order open. Where B < m, m becomes
  * max(w + 1, B / 2) with a warning; the code exceeds the total there. Sliding-window layers take no part; the
- * others' shares are scaled. A layer that an earlier compression left shorter than its count keeps all its
- * entries, and no other layer gets the rest.
+ * others' shares are scaled. What a layer is too short for, because it was compressed before, goes to the others.
  */
 #include "policy/part.h"
 #include "profile/profile.h"
@@ -166,6 +165,7 @@ const wnw_layer_budget wnw__layer_budget_error_aware = {
     .part = {WNW_LAYER_BUDGET_INIT, .name = "error_aware",
              .about = "More entries for layers whose output suffers more from eviction, as calibrated.",
              .paper = "CompressKV, arXiv 2508.02401", .details = details, .options = options,
-             .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED, .needs = needs},
+             .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES,
+             .needs = needs},
     .allocate = allocate,
 };

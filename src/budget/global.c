@@ -123,6 +123,7 @@ const wnw_head_budget wnw__head_budget_global = {
              "KVzip's code keeps scores strictly above the one at the cut, so it keeps at least one entry "
              "less.\n\n"
              "`O(L H n)`.",
-         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED},
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES},
     .allocate_model = allocate_model,
 };

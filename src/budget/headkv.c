@@ -147,7 +147,7 @@ const wnw_head_budget wnw__head_budget_headkv = {
              "query "
              "heads are summed over their KV head.\n\n"
              "Cost: O(R^2), for any n.",
-         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND,
-         .needs = needs},
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_BLIND, .needs = needs},
     .allocate_model = allocate_model,
 };

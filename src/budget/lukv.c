@@ -165,7 +165,7 @@ const wnw_head_budget wnw__head_budget_lukv = {
              "Deviations: kvpress takes the nearest percent and rounds each layer by itself, so that the "
              "total is off by up to half an entry per layer (`form=nearest`).\n\n"
              "Cost: O(R^2) for R heads, for any n.",
-         .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND,
-         .needs = needs, .keep = keep},
+         .options = options, .options_size = sizeof(struct opts),
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_BLIND, .needs = needs, .keep = keep},
     .allocate_model = allocate_model,
 };

@@ -130,6 +130,7 @@ const wnw_layer_budget wnw__layer_budget_pyramid = {
                         " fraction, so that the total is exact; `paper` floors the step, as the paper's code "
                         "does, and keeps a little more than asked; `factory` is the authors' later code, "
                         "uniform where S < 2 C; `kvpress` counts the window inside and rounds half to even.",
-             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED},
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES},
     .allocate = allocate,
 };

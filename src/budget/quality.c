@@ -203,7 +203,8 @@ const wnw_head_budget wnw__head_budget_quality = {
                  "we know.\n\n"
                  "Cost: O(N log N) for the N entries of the model.",
              .options = options, .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_RAGGED | WNW_FLAG_OWN_SIZE | WNW_FLAG_PROMPT_ONLY | WNW_FLAG_SECOND_LOOK,
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_OWN_SIZE | WNW_FLAG_PROMPT_ONLY |
+                      WNW_FLAG_SECOND_LOOK,
              .check = check, .needs = needs, .keep = keep},
     .allocate_model = allocate_model,
 };

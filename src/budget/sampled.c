@@ -140,7 +140,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
             y[i] = (float)sample[i];
         wnw__sort_descending(y, n_sampled(&x, r));
     }
-    const int32_t total = wnw__count_model(p);
+    const int32_t total = wnw__count_together(p, p->n_entry, n_row);
     wnw__count_rule_round(&rule, wnw__count_rule_find(&rule, total), 0, n_row, total, fraction, n_keep);
     return WNW_OK;
 }

@@ -83,7 +83,7 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
         return wnw__fail(WNW_E_MISMATCH, "shares needs a calibration profile of kind shares for this model");
     for (int32_t r = 0; r < n_row; r++)
         n_all += p->n_entry[r];
-    const int32_t total = wnw__count_model(p);
+    const int32_t total = wnw__count_together(p, p->n_entry, n_row);
     WNW_TRY(check_size(p, n_all, total));
     wnw__count_rule_round(&rule, wnw__count_rule_find(&rule, total), 0, n_row, total, scratch, n_keep);
     return WNW_OK;

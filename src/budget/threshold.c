@@ -48,7 +48,7 @@ static int allocate(const void *opts, const wnw_head_problem *p, int32_t *n_keep
     for (int32_t ih = 0; ih < p->n_head_kv; ih++) {
         n_keep[ih] = passing(opts, p, ih, scratch + n_flat); /* candidates so far */
         n_flat += n_keep[ih];
-        left += p->n_entry[ih] < p->budget ? p->n_entry[ih] : p->budget;
+        left += p->budget;
         left -= p->prot[ih].n_first + p->prot[ih].n_last;
     }
     struct wnw__cut cut = wnw__topk_cut(scratch, n_flat, left < n_flat ? left : n_flat);
@@ -102,6 +102,6 @@ const wnw_head_budget wnw__head_budget_threshold = {
                  "the model and "
                  "means of attention with the prompt's length.\n\nCost: O(H n).",
              .options = options, .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_RAGGED | WNW_FLAG_OWN_SIZE, .keep = keep},
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_OWN_SIZE, .keep = keep},
     .allocate = allocate,
 };

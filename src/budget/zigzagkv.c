@@ -129,6 +129,6 @@ const wnw_layer_budget wnw__layer_budget_zigzagkv = {
              "the total is exact.\n\n"
              "Cost O(n) per head.",
          .options = options, .options_size = sizeof(struct opts),
-         .flags = WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS},
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_ALL_LAYERS},
     .allocate = allocate,
 };

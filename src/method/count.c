@@ -26,15 +26,13 @@ int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, 
     int64_t sum = 0;
     bool equal = true;
     for (int32_t i = 0; i < n_row; i++) {
-        sum += n_entry[i] < p->budget ? n_entry[i] : p->budget;
+        sum += n_entry[i];
         equal = equal && n_entry[i] == p->n;
     }
     /* The order of factors is that of kvpress, because the last bits decide where a count is truncated. */
-    if (equal && p->ratio > 0)
-        return wnw__round_count((double)n_row * p->n * (1 - p->ratio), p->rounding);
-    if (equal)
-        return wnw__round_count(n_row * p->mean, p->rounding);
-    return (int32_t)(sum < INT32_MAX ? sum : INT32_MAX);
+    const double x = equal && p->ratio > 0 ? (double)n_row * p->n * (1 - p->ratio) : n_row * p->mean;
+    const int32_t total = wnw__round_count(x, p->rounding);
+    return total < sum ? total : (int32_t)sum;
 }
 
 wnw_protected wnw__protected_clamp(wnw_protected p, int32_t n)
@@ -73,14 +71,20 @@ int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int3
     return o->recent + (int32_t)wnw__clamp(share, 0, room > 0 ? room : 0);
 }
 
-/* A total that is shared out among n parts, at most `most` to each. Parts that have less are open. */
+/* A total that is shared out among n parts, at most `most` to each, or part i at most each[i]. Parts that have less are open. */
 struct sharing {
     const double *weight; /* [n] */
+    const int32_t *each;  /* [n]; NULL: all may have `most` */
     int32_t n, most;
     double sum;   /* of the weights of open parts */
     int64_t left; /* of the total, for open parts */
     int32_t n_open;
 };
+
+static int32_t most_of(const struct sharing *s, int32_t i)
+{
+    return s->each ? s->each[i] : s->most;
+}
 
 /* What an open part is to get. */
 static double share_of(const struct sharing *s, int32_t i)
@@ -94,9 +98,10 @@ static void count_open(struct sharing *s, int64_t total, const int32_t *out)
     s->left = total;
     s->n_open = 0;
     for (int32_t i = 0; i < s->n; i++) {
-        s->sum += out[i] < s->most ? s->weight[i] : 0;
-        s->left -= out[i] < s->most ? 0 : s->most;
-        s->n_open += out[i] < s->most;
+        const int32_t most = most_of(s, i);
+        s->sum += out[i] < most ? s->weight[i] : 0;
+        s->left -= out[i] < most ? 0 : most;
+        s->n_open += out[i] < most;
     }
 }
 
@@ -107,8 +112,8 @@ static void fill_up(struct sharing *s, int64_t total, int32_t *out)
         again = false;
         count_open(s, total, out);
         for (int32_t i = 0; i < s->n; i++)
-            if (out[i] < s->most && s->sum > 0 && share_of(s, i) >= s->most) {
-                out[i] = s->most;
+            if (out[i] < most_of(s, i) && s->sum > 0 && share_of(s, i) >= most_of(s, i)) {
+                out[i] = most_of(s, i);
                 again = true;
             }
     }
@@ -121,7 +126,7 @@ static int32_t most_lacking(const struct sharing *s, const int32_t *out)
     double most_missing = 0;
     for (int32_t i = 0; i < s->n; i++) {
         const double missing = share_of(s, i) - out[i];
-        if (out[i] < s->most && (best < 0 || missing > most_missing + 1e-9)) {
+        if (out[i] < most_of(s, i) && (best < 0 || missing > most_missing + 1e-9)) {
             best = i;
             most_missing = missing;
         }
@@ -129,21 +134,32 @@ static int32_t most_lacking(const struct sharing *s, const int32_t *out)
     return best;
 }
 
-void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out)
+static void share_out(struct sharing *s, int64_t total, int32_t *out)
 {
-    struct sharing s = {.weight = weight, .n = n, .most = most};
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < s->n; i++)
         out[i] = 0;
-    fill_up(&s, total, out);
-    int64_t missing = s.left;
-    for (int32_t i = 0; i < n; i++)
+    fill_up(s, total, out);
+    int64_t missing = s->left;
+    for (int32_t i = 0; i < s->n; i++) {
+        const int32_t most = most_of(s, i);
         if (out[i] < most) {
-            out[i] = wnw__round_count(share_of(&s, i), WNW_ROUND_EXACT);
+            out[i] = wnw__round_count(share_of(s, i), WNW_ROUND_EXACT);
             out[i] = out[i] < most ? out[i] : most;
             missing -= out[i];
         }
-    for (int32_t best; missing > 0 && (best = most_lacking(&s, out)) >= 0; missing--)
+    }
+    for (int32_t best; missing > 0 && (best = most_lacking(s, out)) >= 0; missing--)
         out[best]++;
+}
+
+void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out)
+{
+    share_out(&(struct sharing){.weight = weight, .n = n, .most = most}, total, out);
+}
+
+void wnw__share_out_within(const double *weight, int32_t n, int64_t total, const int32_t *most, int32_t *out)
+{
+    share_out(&(struct sharing){.weight = weight, .n = n, .each = most}, total, out);
 }
 
 void wnw__hand_out(const int32_t *n_entry, int32_t n, int64_t missing, float *fraction, int32_t *n_keep)
@@ -200,20 +216,6 @@ int32_t wnw__row_protected(const wnw_layer_problem *p, int32_t r)
 {
     const wnw_protected prot = wnw__protected_shrink(p->prot[r], p->budget);
     return prot.n_first + prot.n_last;
-}
-
-int32_t wnw__count_model(const wnw_layer_problem *p)
-{
-    const int32_t n_row = p->n_layer * p->n_head_kv;
-    bool whole = true;
-    int64_t n_all = 0;
-    for (int32_t r = 0; r < n_row; r++) {
-        whole = whole && p->n_entry[r] == p->n;
-        n_all += p->n_entry[r];
-    }
-    const int32_t total =
-        whole ? wnw__count_together(p, p->n_entry, n_row) : wnw__round_count(n_row * p->mean, p->rounding);
-    return total < n_all ? total : (int32_t)n_all;
 }
 
 int32_t wnw__last_in_room(const wnw_keep_problem *p, double room, int32_t n_first, int32_t n_last)

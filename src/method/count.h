@@ -72,6 +72,8 @@ int32_t wnw__recent_count(const struct wnw__recent_opts *o, int32_t budget, int3
  * are whole numbers up to `most` that add up to the smaller of total and n x most. A share over `most` goes
  * to the other parts in proportion. Rounding is by largest fraction, lower index first. */
 void wnw__share_out(const double *weight, int32_t n, int64_t total, int32_t most, int32_t *out);
+/* The same where part i takes up to most[i]. */
+void wnw__share_out_within(const double *weight, int32_t n, int64_t total, const int32_t *most, int32_t *out);
 
 /* Hands out `missing` entries to n rows that keep n_keep[n] of n_entry[n]. One entry at a time goes to the
  * row with the largest fraction[n] (lower index first) that has room; that fraction then falls by 1. It ends
@@ -113,11 +115,9 @@ static inline int64_t wnw__row_of_model(const wnw_layer_problem *p, int32_t r)
 {
     return (int64_t)p->il[r / p->n_head_kv] * p->n_head_kv + r % p->n_head_kv;
 }
-/* Entries that the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. The sum is
- * rounded once, so that it is exact where n_row times a rounded count is not. For parts that count over the
- * whole model. */
+/* Entries that the size leaves of n_row rows together, whose lengths are n_entry[n_row] <= p->n. Short rows do not lower it: others keep
+ * more in their place. The sum is rounded once, so that it is exact where n_row times a rounded count is not. For parts that count over
+ * the whole model. */
 int32_t wnw__count_together(const wnw_layer_problem *p, const int32_t *n_entry, int32_t n_row);
-/* Entries that the size leaves of all heads of the model together. Short heads do not lower it: others keep more in their place. */
-int32_t wnw__count_model(const wnw_layer_problem *p);
 
 #endif

@@ -37,6 +37,39 @@ static wnw_layer_problem layer_problem(const struct wnw__draft *draft)
                                .n_past = draft->src->n_past};
 }
 
+/* The largest count per head that a layer can keep: the mean of what its heads have where they share it, otherwise the longest
+ * head's. */
+static int32_t length_of(const struct wnw__draft *draft, int32_t il)
+{
+    const int32_t n_head = draft->src->shape.n_head_kv, *n_entry = wnw__draft_entries(draft, il);
+    int32_t longest = 0;
+    int64_t sum = 0;
+    for (int32_t ih = 0; ih < n_head; ih++) {
+        sum += n_entry[ih];
+        longest = n_entry[ih] > longest ? n_entry[ih] : longest;
+    }
+    return wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES)
+               ? (int32_t)((sum + n_head - 1) / n_head)
+               : longest;
+}
+
+/* A layer that was compressed before may have fewer entries than its budget. Where layers compete, the others take what it leaves, in
+ * proportion to their budgets. */
+static void fit_layers(struct wnw__draft *draft, const wnw_layer_problem *p)
+{
+    int32_t *budget = draft->layer_budget;
+    int64_t total = 0;
+    bool fit = true;
+    for (int32_t i = 0; i < p->n_layer; i++) {
+        draft->layer_length[i] = length_of(draft, p->il[i]);
+        draft->layer_work[i] = budget[i];
+        total += budget[i];
+        fit = fit && budget[i] <= draft->layer_length[i];
+    }
+    if (!fit)
+        wnw__share_out_within(draft->layer_work, p->n_layer, total, draft->layer_length, budget);
+}
+
 static int allocate_layers(struct wnw__draft *draft, const wnw_layer_problem *p)
 {
     const wnw_layer_budget *layer = wnw__layer_budget_of(draft->policy);
@@ -45,6 +78,8 @@ static int allocate_layers(struct wnw__draft *draft, const wnw_layer_problem *p)
     for (int32_t i = 0; i < p->n_layer; i++)
         if (draft->layer_budget[i] < 0 || draft->layer_budget[i] > p->n)
             return wrong_count(&layer->part, p->il[i], 0, draft->layer_budget[i], p->n);
+    if (wnw__policy_has(draft->policy, WNW_PART_LAYER_BUDGET, WNW_FLAG_COMPETES))
+        fit_layers(draft, p);
     return WNW_OK;
 }
 

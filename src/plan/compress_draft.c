@@ -193,8 +193,10 @@ static int hold_layers(struct wnw__draft *draft)
         draft->gathered[WNW_PART_SELECTOR] != NULL;
     draft->layer_budget = calloc(n, sizeof *draft->layer_budget);
     draft->layer_work = calloc(n, sizeof *draft->layer_work);
+    draft->layer_length = calloc(n, sizeof *draft->layer_length);
     draft->scored = draft->all_layers ? calloc(n, sizeof *draft->scored) : NULL;
-    return draft->layer_budget && draft->layer_work && (!draft->all_layers || draft->scored)
+    return draft->layer_budget && draft->layer_work && draft->layer_length &&
+                   (!draft->all_layers || draft->scored)
                ? WNW_OK
                : wnw__fail(WNW_E_NOMEM, "out of memory for the scores of %d layers", draft->cache.n_part);
 }
@@ -274,12 +276,13 @@ void wnw__draft_free(struct wnw__draft *draft)
     for (int32_t k = 0; k < WNW_N_PART_KINDS; k++)
         free(draft->gathered[k]);
     void *const owned[] = {
-        draft->without,       draft->cache.n_entry, draft->cache.rank,   draft->cache.il,
-        draft->scorer_opts,   draft->scored,        draft->layer_budget, draft->layer_work,
-        draft->counts,        draft->score.x,       draft->head_score.x, draft->scratch.x,
-        draft->heads,         draft->all_heads,     draft->kept.keep,    draft->kept.keep_heads,
-        draft->kept.n_keep,   draft->kept.n_safe,   draft->kept.prot,    draft->kept.merges,
-        draft->kept.channels, draft->fitted.x,      draft->lookahead,    draft->note.x};
+        draft->without,         draft->cache.n_entry, draft->cache.rank,   draft->cache.il,
+        draft->scorer_opts,     draft->scored,        draft->layer_budget, draft->layer_work,
+        draft->layer_length,    draft->counts,        draft->score.x,      draft->head_score.x,
+        draft->scratch.x,       draft->heads,         draft->all_heads,    draft->kept.keep,
+        draft->kept.keep_heads, draft->kept.n_keep,   draft->kept.n_safe,  draft->kept.prot,
+        draft->kept.merges,     draft->kept.channels, draft->fitted.x,     draft->lookahead,
+        draft->note.x};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     wnw_plan_free(draft->plan);

@@ -98,19 +98,20 @@ struct wnw__draft {
     struct wnw__scored_layer *scored; /* [n_part] if all_layers */
     int32_t *layer_budget;            /* [n_part] */
     double *layer_work;               /* [n_part] scratch memory of the layer budget */
+    int32_t *layer_length;            /* [n_part] the most that layers can keep per head */
     int32_t *counts; /* [n_part][n_head_kv] of a head budget over all layers, or NULL (yet) */
 
     struct wnw__floats score, head_score; /* of one layer, in the layout of wnw__scored_layer */
-    struct wnw__floats note;              /* [2][cache.row] of one head: of all entries, then of those that stay */
-    struct wnw__floats fitted;            /* biases and values of the kept entries of one head */
-    struct wnw__floats scratch;           /* used by one part after the other */
+    struct wnw__floats note;    /* [2][cache.row] of one head: of all entries, then of those that stay */
+    struct wnw__floats fitted;  /* biases and values of the kept entries of one head */
+    struct wnw__floats scratch; /* used by one part after the other */
     bool *heads,
-        *all_heads;      /* [n_head] heads that this draft uses in the current layer; scratch of the walk */
-    bool observes;       /* whether the draft observes the current layer */
-    bool empties;        /* whether a layer seen so far loses all its entries */
-    bool drops;          /* whether any head seen so far loses entries */
+        *all_heads; /* [n_head] heads that this draft uses in the current layer; scratch of the walk */
+    bool observes;  /* whether the draft observes the current layer */
+    bool empties;   /* whether a layer seen so far loses all its entries */
+    bool drops;     /* whether any head seen so far loses entries */
     wnw_protected min_protected; /* the fewest protected entries of those heads */
-    wnw_needs needs;     /* what it needs of that layer */
+    wnw_needs needs;             /* what it needs of that layer */
     struct wnw__draft_kept kept;
 
     wnw_plan *plan;

@@ -5,13 +5,14 @@
 
 #include <stdio.h>
 
-/* Entries kept with an average of n per head: at most n of every head; or, where the heads of a layer (AdaKV) or of
- * the model (shares) compete for one budget, n times their number for all of them together. */
+/* Entries kept with an average of n per head: at most n of every head; or, where the heads of a layer (AdaKV), those of
+ * the model (shares) or layers (PyramidKV) compete for one budget, n times their number for all of them together. */
 static int64_t kept_with(const struct wnw__draft *draft, int32_t n)
 {
-    const bool compete = wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES);
+    const bool compete = wnw__policy_has(draft->policy, WNW_PART_HEAD_BUDGET, WNW_FLAG_COMPETES),
+               heads = compete && wnw__head_budget_of(draft->policy)->allocate_model;
     int64_t sum = 0;
-    if (compete && wnw__head_budget_of(draft->policy)->allocate_model) {
+    if (heads || wnw__policy_has(draft->policy, WNW_PART_LAYER_BUDGET, WNW_FLAG_COMPETES)) {
         const int64_t together = (int64_t)n * draft->src->shape.n_head_kv * draft->cache.n_part;
         return draft->cache.n_sum < together ? draft->cache.n_sum : together;
     }

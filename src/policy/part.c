@@ -37,7 +37,8 @@ static const struct {
     [WNW_PART_AGGREGATION] = {"head aggregation", sizeof(wnw_aggregation),
                               FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ONE_LIST, false},
     [WNW_PART_LAYER_BUDGET] = {"layer budget", sizeof(wnw_layer_budget),
-                               FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS | WNW_FLAG_PROTECTED_APART,
+                               FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS | WNW_FLAG_PROTECTED_APART |
+                                   WNW_FLAG_COMPETES,
                                true},
     [WNW_PART_HEAD_BUDGET] = {"head budget", sizeof(wnw_head_budget),
                               FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_SLIDES |

@@ -49,6 +49,11 @@ static void sharing_out(void **state)
     assert_ints(got, 6, 3, 3);
     wnw__share_out((const double[]){1, 2}, 2, 100, 10, got);
     assert_ints(got, 10, 10);
+    wnw__share_out_within((const double[]){10, 20, 30}, 3, 60, (const int32_t[]){100, 5, 100}, got);
+    assert_int_equal(got[0] + 100 * got[1] + 10000 * got[2],
+                     14 + 100 * 5 + 10000 * 41); /* 55 as 1 : 3; 13.75, 41.25 */
+    wnw__share_out_within((const double[]){10, 20, 30}, 3, 60, (const int32_t[]){8, 5, 9}, got);
+    assert_int_equal(got[0] + 100 * got[1] + 10000 * got[2], 8 + 100 * 5 + 10000 * 9); /* all are full */
     wnw__share_out((const double[]){1, 2}, 2, 0, 10, got);
     assert_ints(got, 0, 0);
 }

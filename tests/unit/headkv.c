@@ -99,17 +99,19 @@ static void full_heads(void **state)
     COUNTS("snapkv+headkv:beta=1", &q, 0, 0, 0, 4);
 }
 
-/* Heads of different length: a short one cannot take its share, the size is that of the average. */
+/* Heads of different length: what a short one cannot take, the others get. */
 static void ragged_heads(void **state)
 {
     (void)state;
     struct problem q;
     make(&q, 1, 3, 1, 100, 10, 40, (const double[]){1, 1, 1});
-    q.n_entry[1] = 15; /* 40 + 15 + 40 in all */
-    COUNTS("snapkv+headkv:beta=1", &q, 40, 15, 40);
+    q.n_entry[1] = 15; /* 105 of 120 are left for two */
+    COUNTS("snapkv+headkv:beta=1", &q, 53, 15, 52);
     q.n_entry[1] = 5;
-    q.prot[1].n_last = 5;
-    COUNTS("snapkv+headkv:beta=1", &q, 40, 5, 40);
+    q.prot[1].n_last = 5; /* 115 of 120 */
+    COUNTS("snapkv+headkv:beta=1", &q, 58, 5, 57);
+    q.n_entry[0] = q.n_entry[2] = 20; /* 45 in all */
+    COUNTS("snapkv+headkv:beta=1", &q, 20, 5, 20);
 }
 
 static void groups_are_contiguous(void **state)

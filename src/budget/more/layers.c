@@ -97,6 +97,7 @@ const wnw_layer_budget wnw__layer_budget_layers = {
                  "For example `snapkv+layers:ratios=0/0.5/0.75/...`, with as many numbers as the model has "
                  "layers. A file with the numbers in one line is given as `layers:ratios=$(cat FILE)`.\n\n"
                  "Cost: O(L).",
-             .options = options, .options_size = sizeof(struct opts), .flags = WNW_FLAG_RAGGED},
+             .options = options, .options_size = sizeof(struct opts),
+             .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES},
     .allocate = allocate,
 };
