@@ -46,7 +46,7 @@ struct fixture {
     int n_values[N_FACTORS];
     bool own[MAX_VALUES][MAX_VALUES]; /* the scorer takes the aggregation by itself */
     int n_decode;                     /* tokens after each compression */
-    int n_refused;
+    int n_recipe, n_refused;
     double worst_excess; /* of entries over the size asked for */
     char worst[MAX_RECIPE];
 };
@@ -134,11 +134,15 @@ static void check_copy(struct fixture *fx, const wnw_session *read, const char *
     wnw_session_free(s);
 }
 
+/* AddressSanitizer looks at memory, and sees each part at both sizes: there a recipe has one, the other one of the recipe before it. */
 static void check_recipe(struct fixture *fx, const char *recipe, const wnw_policy *policy, wnw_kv_type type)
 {
     wnw_session *s = read_prompt(fx, recipe, policy, type);
-    check_copy(fx, s, recipe, policy, ratio);
-    check_size(fx, s, recipe, policy, budget);
+    fx->n_recipe++;
+    if (!test_looks_at_memory() || fx->n_recipe % 2)
+        check_copy(fx, s, recipe, policy, ratio);
+    if (!test_looks_at_memory() || fx->n_recipe % 2 == 0)
+        check_size(fx, s, recipe, policy, budget);
     wnw_session_free(s);
 }
 
