@@ -7,6 +7,7 @@
 #
 # For a device with other kernels WINNOW_ARCHS_BOUND is another bound, and WINNOW_ARCHS_REFERENCE=NAME compares with that device in place of
 # the CPU. WINNOW_ARCHS_FAMILIES="NAME..." tries these families alone.
+# With WINNOW_ARCHS_NO_FILES models are not written to files and read again.
 # With WINNOW_ARCHS_EACH=SECONDS each family of records/families.csv has a process of its own, which is given that time: a driver that compiles for
 # long, or crashes, then leaves no more out than one family. Those are listed, and what ran before is not lost.
 #
@@ -51,7 +52,7 @@ import os, re, sys
 BOUND, LEAST_FAMILIES = float(os.environ.get("WINNOW_ARCHS_BOUND", 1e-8 if sys.argv[3] == "WINNOW" else 0)), 120
 NAMED = set(os.environ.get("WINNOW_ARCHS_FAMILIES", "").split())
 text = re.sub(r"\x1b\[[0-9;]*m", "", open(sys.argv[1]).read())
-faults, rows = [], []
+faults, rows, trips = [], [], 0
 # A row begins before the model is opened, and ends after what our device says about its cache.
 row = re.compile(r"^\|\s*([\w.-]+)\|[^|]*\|\s*(\w+)\|(.*?)\n?\s*(OK|FAIL|SKIP)[^|\n]*?(?:\((\S+)\))?\|\s*(OK|FAIL|SKIP)\|", re.M | re.S)
 kinds = re.compile(r"ragged cache: (\d+), left as they are: (\d+)")
@@ -59,6 +60,7 @@ for family, config, said, status, error, trip in row.findall(text):
     first = kinds.search(said)
     ragged, plain = first.groups() if first else ("0", "0")
     rows.append((family, config, error or "-", ragged, plain))
+    trips += trip == "OK"
     if status == "SKIP":
         continue
     if status != "OK" or trip == "FAIL" or not error or not float(error) <= BOUND:
@@ -74,6 +76,8 @@ if late:
     print("out of time:", " ".join(late))
 if len({r[0] for r in ran}) + len(late) < (len(NAMED) or LEAST_FAMILIES):
     faults.append(f"only {len({r[0] for r in ran})} families ran")
+if trips == 0 and not NAMED and "WINNOW_ARCHS_NO_FILES" not in os.environ:  # some families cannot be written
+    faults.append(f"{trips} models were written to files and read")
 if sys.argv[3].startswith("WINNOW") and sum(int(r[3]) > 0 for r in ran) < 0.8 * len(ran):
     faults.append("too few families have a ragged cache")
 with open(sys.argv[2], "w") as f:

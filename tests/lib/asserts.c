@@ -125,7 +125,7 @@ void test_has_one_thread(void)
 
 bool test_looks_at_memory(void)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
     return true;
 #else
     return false;

@@ -97,11 +97,11 @@ void test_int_equal(intmax_t a, intmax_t b, const char *of_a, const char *of_b, 
  * most of its time there, and could never fail. */
 void test_has_one_thread(void);
 
-/* Whether the test runs under AddressSanitizer, which looks at what code does with memory, many times more slowly. What code computes is
- * tested without it. */
+/* Whether the test runs under AddressSanitizer or ThreadSanitizer, which look at what code and its threads do with memory, many times more
+ * slowly. What code computes is tested without them. */
 bool test_looks_at_memory(void);
 /* Whether a test of all combinations of three or more lists of sizes takes this one, `sum` being that of its numbers in the lists. Under
- * AddressSanitizer that is a third of them, in which every two sizes occur together, as long as another list has three sizes. */
+ * sanitizers that is a third of them, in which every two sizes occur together, as long as another list has three sizes. */
 bool test_takes_sizes(size_t sum);
 
 /* Runs test(&row) for every row of an array whose elements begin with `const char *name`, as a group of cmocka

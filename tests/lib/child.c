@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "child.h"
 
+#include <ggml-cpu.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@ pid_t test_child(unsigned seconds)
     static const int caught[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
     const struct rlimit no_core = {0, 0};
     fflush(NULL);
+    ggml_cpu_init(); /* or each child makes ggml's tables, a fifth of what a small model takes */
     const pid_t pid = fork();
     assert_cmp(pid, >=, 0);
     if (pid > 0)

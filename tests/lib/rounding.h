@@ -10,6 +10,12 @@
 
 /* The largest relative error that noise gives to the result of one product or attention; 0 without noise. */
 double test_noise(void);
+/* Ends a test that compares the same bits of the same kernels (bounds.md), where noise would compare them once more. */
+#define test_not_with_noise() \
+    do {                      \
+        if (test_noise() > 0) \
+            skip();           \
+    } while (0)
 /* Whether this is a repetition with the kernels or the rounding of another CPU (tests/kernels.cmake). What neither can change was tested
  * with the best kernels. */
 bool test_other_kernels(void);

@@ -5,6 +5,7 @@
  */
 #include "cuts.h"
 #include "helpers.h"
+#include "rounding.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,7 @@ static void assert_lengths(const struct test_model *f, const wnw_session *s, int
 /* Reading a piece changes no logits: compression comes after the attention. */
 static void first_token_is_that_of_the_full_cache(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_session *full = test_session_new(f->m, &(struct test_session){.n_ctx = N_CTX, .n_threads = 1});
@@ -71,6 +73,7 @@ static void first_token_is_that_of_the_full_cache(void **state)
 
 static void every_token_follows_the_formula(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_session *s = session_with(f, p, (wnw_run){WNW_INIT(wnw_run)}, WNW_KV_F16), *copy = NULL;
@@ -98,6 +101,7 @@ static void every_token_follows_the_formula(void **state)
 /* The method's own chunks: S + 2 L first, then L; never more than S + k thinned + 2 L entries. */
 static void own_chunks_bound_the_cache(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_report r = {WNW_INIT(wnw_report)};
@@ -115,6 +119,7 @@ static void own_chunks_bound_the_cache(void **state)
  * schedule. */
 static void survivors_of_layer_0(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_session *s[4];
@@ -141,6 +146,7 @@ static void survivors_of_layer_0(void **state)
  * share. */
 static void share_of_a_size(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
@@ -227,6 +233,7 @@ static void count_warning(wnw_log_level level, const char *text, void *user)
  * with the first piece before it is read, or every block keeps something. What is promised is kept or said. */
 static void no_block_loses_everything(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     static const int32_t turns[][3] = {
         {400, 0, 0}, {60, 340, 0}, {136, 41, 300}, {71, 1, 72}, {200, 200, 200}};
@@ -289,6 +296,7 @@ static void no_block_loses_everything(void **state)
 /* A first turn too short for two blocks leaves no trace: the second one comes to the size all the same. */
 static void short_first_turn(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
@@ -318,6 +326,7 @@ static void short_first_turn(void **state)
 /* What a turn settled stays; the next turn's blocks bring all together to the size. */
 static void turns_come_to_the_ratio(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     wnw_policy *p = test_policy("lagkv:sink=8,lag=32");
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
@@ -340,6 +349,7 @@ static void turns_come_to_the_ratio(void **state)
 /* A size that what is settled does not fit into is not reached by dropping it. */
 static void second_compress_keeps_what_is_settled(void **state)
 {
+    test_not_with_noise();
     const struct test_model *f = *state;
     wnw_policy *p = test_policy(RECIPE);
     wnw_report r = {WNW_INIT(wnw_report)};
@@ -369,6 +379,7 @@ static void second_compress_keeps_what_is_settled(void **state)
 /* Sliding layers are bounded already. */
 static void sliding_layers_are_left_alone(void **state)
 {
+    test_not_with_noise();
     (void)state;
     struct test_model f;
     f.m = test_tiny_open("gemma3");

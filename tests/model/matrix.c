@@ -5,8 +5,8 @@
  * part and every pair that can occur together has: some 500 of 170,000. This sample is what runs under sanitizers.
  * With WNW_TRIPLES in the environment every triple occurs, which CI asks for in the release build alone. Triples of scorers, budgets and
  * selectors alone are left out: unit_properties plans with all four together. With WNW_WHOLE_MATRIX all recipes run.
- * Each recipe reads a prompt, compresses at two sizes and decodes; of triples and of all recipes, those that need the
- * same to be observed share a reading. Also every preset on a model with sliding windows.
+ * Each recipe reads a prompt, compresses at two sizes and decodes; those of triples compress at one of them in turn. Of triples and of
+ * all recipes, those that need the same to be observed share a reading. Also every preset on a model with sliding windows.
  */
 #include "helpers.h"
 #include "profiles.h"
@@ -46,7 +46,7 @@ struct fixture {
     int n_values[N_FACTORS];
     bool own[MAX_VALUES][MAX_VALUES]; /* the scorer takes the aggregation by itself */
     int n_decode;                     /* tokens after each compression */
-    int n_refused;
+    int n_recipe, n_refused;
     double worst_excess; /* of entries over the size asked for */
     char worst[MAX_RECIPE];
 };
@@ -134,11 +134,15 @@ static void check_copy(struct fixture *fx, const wnw_session *read, const char *
     wnw_session_free(s);
 }
 
+/* AddressSanitizer looks at memory, and sees each part at both sizes: there a recipe has one, the other one of the recipe before it. */
 static void check_recipe(struct fixture *fx, const char *recipe, const wnw_policy *policy, wnw_kv_type type)
 {
     wnw_session *s = read_prompt(fx, recipe, policy, type);
-    check_copy(fx, s, recipe, policy, ratio);
-    check_size(fx, s, recipe, policy, budget);
+    fx->n_recipe++;
+    if (!test_looks_at_memory() || fx->n_recipe % 2)
+        check_copy(fx, s, recipe, policy, ratio);
+    if (!test_looks_at_memory() || fx->n_recipe % 2 == 0)
+        check_size(fx, s, recipe, policy, budget);
     wnw_session_free(s);
 }
 
@@ -502,8 +506,10 @@ static void every_triple_or_recipe(void **state)
             wnw_session_free(read);
             read = read_prompt(&fx, recipe, policy, (wnw_kv_type)all[i].choice.value[N_KINDS]);
         }
-        check_copy(&fx, read, recipe, policy, budget);
-        check_copy(&fx, read, recipe, policy, ratio);
+        if (whole || i % 2 == 0)
+            check_copy(&fx, read, recipe, policy, budget);
+        if (whole || i % 2 == 1)
+            check_copy(&fx, read, recipe, policy, ratio);
         wnw_policy_free(policy);
     }
     report(&fx, n, n_all);

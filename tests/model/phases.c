@@ -5,6 +5,7 @@
  */
 #include "cuts.h"
 #include "helpers.h"
+#include "rounding.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -81,6 +82,7 @@ static void layer_equals_end(const char *name, const char *recipe, wnw_size size
 
 static void layer_equals_end_on_every_model(void **state)
 {
+    test_not_with_noise();
     (void)state;
     char names[32][TEST_NAME_MAX];
     const int n = test_tiny_models(names, 32);
@@ -166,6 +168,7 @@ static void layer_is_near_end_in_long_pieces(void **state)
 
 static void layer_equals_end_for_every_policy(void **state)
 {
+    test_not_with_noise();
     (void)state;
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "llama");
@@ -179,6 +182,7 @@ static void layer_equals_end_for_every_policy(void **state)
 
 static void layer_equals_end_for_every_cache(void **state)
 {
+    test_not_with_noise();
     (void)state;
     char name[TEST_NAME_MAX];
     test_tiny_model_of(name, "qwen2");

@@ -3,6 +3,7 @@
  * sessions. */
 #include "cuts.h"
 #include "helpers.h"
+#include "rounding.h"
 
 #include "peek_session.h"
 
@@ -103,6 +104,7 @@ static struct test_model llama;
 /* The number of threads changes no bit. */
 static void threads_do_not_matter(void **state)
 {
+    test_not_with_noise();
     (void)state;
     static const wnw_kv_type types[] = {WNW_KV_Q8_0, WNW_KV_Q4_0};
     for (int t = 0; t < 2; t++) {

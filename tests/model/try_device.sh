@@ -15,7 +15,8 @@ expect() { # CODE PATTERN ARGUMENT...
 expect 2 'usage' # no device
 expect 2 'usage' CPU --slow
 expect 2 'no such build' CPU --quick /nonexistent
-expect 1 "no device 'Vulkan7'" Vulkan7 --quick "$1"
-expect 0 'dropped = hidden +passed' CPU --quick -m "${WINNOW_CACHE:-$HOME/.cache/winnow}/models/tiny/tiny-llama.gguf" "$1"
+tiny=${WINNOW_CACHE:-$HOME/.cache/winnow}/models/tiny/tiny-llama.gguf
+expect 1 "no device 'Vulkan7'" Vulkan7 --quick -m "$tiny" "$1"
+expect 0 'dropped = hidden +passed' CPU --quick -m "$tiny" "$1"
 [ "$(grep -c 'kept alike' "$out")" = 3 ] || fail 'not every policy was tried'
 [ "$(grep -c 'dropped to hidden' "$out")" = 4 ] || fail 'not every model was tried'

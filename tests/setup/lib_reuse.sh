@@ -22,8 +22,8 @@ made = pathlib.Path(sys.argv[1]).resolve()
 for entry in json.loads((made / "compile_commands.json").read_text()):
     words = shlex.split(entry["command"])
     made_here = pathlib.Path(entry["directory"], words[words.index("-o") + 1])
-    options = {w for w in words if w.startswith(("-D", "-f", "-m", "-std=")) and w != "-fPIE"}
-    print(f"/{os.path.relpath(made_here, made)}", *sorted(options))
+    options = [w for w in words if w.startswith(("-D", "-f", "-m", "-std=")) and w != "-fPIE"]
+    print(f"/{os.path.relpath(made_here, made)}", *options)
 PY
     cat >"$work/reuse" <<SH_END
 #!/bin/bash
@@ -41,7 +41,7 @@ done
 object=\${PWD#"$1"}/\$out
 made=$made\$object
 if [ -n "\$out" ] && [[ \$from != "$1"/* ]] && [ -f "\$made" ] && [ -f "\$made.d" ] && ! grep -qFf "$work/changed" "\$made.d" &&
-    grep -qxF -- "\$object \$(printf '%s\n' "\${options[@]}" | LC_ALL=C sort -u | paste -sd ' ')" "$work/options"; then
+    grep -qxF -- "\$object \${options[*]}" "$work/options"; then
     echo "\$made \$PWD/\$out" >>"$work/reused"
     exec cp "\$made" "\$out"
 fi

@@ -43,6 +43,30 @@ listed() {
 }
 touched() { sed -n 's,^+++ b/,,p' "tests/newcomer/$1" | sort; }
 
+# Names of the flags that a patch adds to public headers and of the structs that get members, a line each; nothing where it changes a header in another way.
+named_in_headers() {
+    awk '/^\+\+\+ / { header = $2 ~ /^b\/include\// }
+        /^diff / { header = 0 }
+        header && /^@@/ { kind = $5; if (kind == "struct") names[$6]; else if (kind != "enum") other = 1 }
+        header && /^-/ { other = 1 }
+        header && kind == "enum" && /^\+ *[A-Z_]+ = / { names[$2] }
+        END { if (!other) for (name in names) print name }' "tests/newcomer/$1"
+}
+
+# changed_by PATCH: files whose change has others compiled, as /PATH/FROM/ROOT. Most files know the public headers. A new flag or member changes those
+# alone that name the flag or the struct, or include another file that does.
+changed_by() {
+    local names headers
+    names=$(named_in_headers "$1")
+    headers=$(touched "$1" | grep '^include/')
+    touched "$1" | grep -v '^include/' | sed 's,^,/,'
+    if [ -n "$names" ]; then
+        grep -rlwF -- "$names" "${code[@]}" | grep -vxF -- "$headers" | sed 's,^,/,'
+    elif [ -n "$headers" ]; then
+        sed 's,^,/,' <<<"$headers"
+    fi
+}
+
 # Objects that were taken and depend on what a later patch changes are compiled after all.
 forget_changed() {
     local made object
@@ -57,7 +81,7 @@ walk() {
     shift 3
     [ "$(listed "$patch" "$name" "$part")" = "$(touched "$patch")" ] ||
         fail "$patch and its row in CONTRIBUTING.md name different files: $(diff <(listed "$patch" "$name" "$part") <(touched "$patch"))"
-    touched "$patch" | sed 's,^,/,' >>"$work/changed"
+    changed_by "$patch" >>"$work/changed"
     forget_changed
     git apply -C1 "tests/newcomer/$patch" 2>"$work/err" || {
         fail "tests/newcomer/$patch no longer applies: bring it and CONTRIBUTING.md up to date. $(cat "$work/err")"

@@ -34,6 +34,11 @@ static const struct row rows[] = {
     {"q8_0, heads of 32, groups of 9, tail of 64", WNW_KV_Q8_0, 32, 9, 64},
 };
 
+static size_t number_of(const struct row *row)
+{
+    return (size_t)(row - rows);
+}
+
 /* A timeline of LENGTH tokens, its queries, keys and values, and what came of them. */
 struct fixture {
     const struct row *row;
@@ -201,6 +206,7 @@ static void assert_columns(const struct fixture *f, const struct fixture *one_by
 static void agrees_with_reference(void **state)
 {
     static const struct how hows[] = {
+        {.step = 1, .nth = 2, .stores = true, .softmax_known = true, .ref = true},
         {.step = 5, .nth = 2, .stores = true, .softmax_known = true},
         {.step = 90, .nth = 2, .softmax_known = false, .ref = true},
         {.step = LENGTH, .nth = 1, .softmax_known = true},
@@ -209,25 +215,24 @@ static void agrees_with_reference(void **state)
     };
     const bool compares = !test_looks_at_memory();
     for (int32_t il = 0; il < N_LAYER; il++) {
-        struct fixture one;
-        init(&one, *state, il);
-        read_all(&one,
-                 &(struct how){.step = 1, .nth = 2, .stores = true, .softmax_known = true, .ref = true});
-        if (compares)
-            assert_close(&one, one.ref, 1);
+        struct fixture one, other;
         for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
-            struct fixture f;
-            init(&f, *state, il);
-            read_all(&f, &hows[i]);
+            struct fixture *f = i == 0 ? &one : &other;
+            if (!test_takes_sizes(number_of(*state) + (size_t)il + i))
+                continue;
+            init(f, *state, il);
+            read_all(f, &hows[i]);
             if (compares)
-                assert_close(&f, one.ref, hows[i].step);
+                assert_close(f, one.ref, hows[i].step);
             if (hows[i].ref && compares)
-                assert_close(&f, f.ref, hows[i].step);
-            if (il == 0)
-                assert_columns(&f, &one);
-            clear(&f);
+                assert_close(f, f->ref, hows[i].step);
+            if (il == 0 && compares)
+                assert_columns(f, &one);
+            if (i > 0 || !compares)
+                clear(f);
         }
-        clear(&one);
+        if (compares)
+            clear(&one);
     }
 }
 
@@ -268,6 +273,8 @@ static void cuts_and_threads_do_not_matter(void **state)
     read_all(&whole, &(struct how){.step = LENGTH, .nth = 1});
     for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
         struct fixture f;
+        if (!test_takes_sizes(number_of(*state) + i))
+            continue;
         init(&f, *state, 0);
         read_all(&f, &hows[i]);
         assert_memory_equal(f.out, whole.out, LENGTH * f.n_q * sizeof *f.out);
@@ -294,6 +301,8 @@ static void long_tail_is_f16(void **state)
     plain.type = WNW_KV_F16;
     for (int i = 0; i < 2; i++) {
         struct fixture a, b;
+        if (!test_takes_sizes(number_of(*state) + (size_t)i))
+            continue;
         init(&a, &long_tail, 0);
         init(&b, &plain, 0);
         b.c.n_tail = 0;
