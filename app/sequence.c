@@ -448,14 +448,22 @@ static int compress_new(struct app_sequence *s, const wnw_size *size, int32_t n_
     return rc;
 }
 
+/* No layer can be compressed. */
+static int say_whole(const struct app_sequence *s)
+{
+    const int32_t cell = 0;
+    char why[512] = "the devices have no layer";
+    if (wnw_bridge_n_layers(s->cache) > 0 && wnw_bridge_drop(s->cache, 0, 0, 0, &cell, 1) != WNW_OK)
+        snprintf(why, sizeof why, "%s", wnw_last_error());
+    return wnw__fail(WNW_E_UNSUPPORTED, "%s; take --policy full", why);
+}
+
 int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
 {
     if (!s->policy)
         return WNW_OK;
     if (!any_ragged(s))
-        return wnw__fail(WNW_E_UNSUPPORTED,
-                         "the devices keep the cache as libllama has it, because they lack an "
-                         "operation, or something else reads it: take --policy full");
+        return say_whole(s);
     if (s->failed || s->n != s->n_read)
         return wnw__fail(WNW_E_BACKEND, "libllama did not say where it keeps %d tokens", (int)s->n_read);
     return s->n_fixed > n_prefix && size->kind == WNW_SIZE_RATIO ? compress_new(s, size, n_prefix)

@@ -28,9 +28,10 @@ int cli_worker(const struct app_args *app)
     if (!wnw_bridge_built_for())
         return app_fail(APP_FAILED, "%s", CLI_NO_BACKEND);
     if (!wnw_bridge_is_address(address))
-        return app_fail(
-            APP_BAD_INPUT,
-            "'%s' is no address: it is HOST:PORT, as 127.0.0.1:50052, with a port from 1 to 65535", address);
+        return app_fail(APP_BAD_INPUT,
+                        "'%s' is no address: it is HOST:PORT, as 127.0.0.1:50052, over IPv4 alone, with a "
+                        "port from 1 to 65535",
+                        address);
     if (!args->trusts_network && !wnw_bridge_is_loopback(address))
         return app_fail(
             APP_BAD_INPUT,

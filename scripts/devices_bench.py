@@ -12,15 +12,20 @@
     kept       the same with a part kept.
 
 All servers run at once, with one thread and workers of their own. Each round has a prompt of its own. All servers read it, and then answer it
-in turns: each turn goes on where the one before ended. So other work of the machine affects all servers. Ratios are of each turn,
-or of the reading in each round, to the servers that the columns name. A node's MiB are the keys and values of its layers, and all the memory of a
-worker's process, after the last answer. The build needs `make server`.
+in turns: each turn goes on where the one before ended. So other work of the machine affects all servers. Some have the model's file in the same
+memory, so that the CPU's caches have it for who comes next. So the order is another one in each turn, each server waits before its turn, and the
+first token of a turn is not timed. Ratios are of each turn, or of the reading in each round, to the servers that the columns name. The ratios of
+CPU time are of all turns, or readings, together, of a server with its workers: other work of the machine changes them little, and they do not show
+that one waits for another. A node's MiB are the keys and values of its layers, and all the memory of a worker's process, after the last answer. The
+build needs `make server`.
 """
 import argparse
 import os
+import random
 import statistics
 import subprocess
 import sys
+import time
 
 import tables
 
@@ -30,7 +35,9 @@ from llama_server import Server, Worker, ids  # noqa: E402
 
 NAMES = ["cpu", "around", "wrapped", "rpc", "relay", "kept"]
 BESIDE = {"around": ["cpu"], "wrapped": ["cpu"], "rpc": ["cpu"], "relay": ["wrapped", "rpc"], "kept": ["wrapped", "rpc"]}
-COLUMNS = ["server", "compared with", "ms of a token", "ratio", "lowest", "highest", "ms of a prompt's token", "ratio of reading", "KV MiB of a node", "MiB of a worker"]
+COLUMNS = ["server", "compared with", "ms of a token", "ratio", "lowest", "highest", "CPU ms of a token", "ratio of CPU", "ms of a prompt's token", "ratio of reading",
+           "CPU ms of a prompt's token", "ratio of CPU reading", "KV MiB of a node", "MiB of a worker"]
+ASLEEP = 0.05  # seconds after which the threads of the one before sleep
 
 
 def arguments():
@@ -80,29 +87,47 @@ def start(a, servers, helpers):
         servers[name] = Server(*made[name])
 
 
-def in_turn(servers, k):
-    """The servers' names; another one is first each time."""
-    names = list(servers)
-    return names[k % len(names):] + names[:k % len(names)]
+def cpu_ms(processes):
+    """What these processes have computed so far. A thread that ended is not counted; those that compute last as long as a server."""
+    total = 0
+    for p in processes:
+        for task in os.listdir(f"/proc/{p.pid}/task"):
+            try:
+                with open(f"/proc/{p.pid}/task/{task}/schedstat", encoding="utf-8") as f:
+                    total += int(f.read().split()[0])
+            except OSError:
+                pass
+    return total / 1e6
 
 
-def measure(a, servers, read, decoded):
-    """One list of times of each server: of reading in each round, and of decoding in each turn."""
+class Times:
+    """Milliseconds of a token: one number for each round or turn."""
+
+    def __init__(self):
+        self.ms, self.cpu = [], []
+
+
+def measure(a, servers, helpers, read, decoded):
+    """The times of each server: of reading in each round, and of decoding in each turn."""
+    order = random.Random(1)
     n_vocab = next(iter(servers.values())).ask("/v1/models").json["data"][0]["meta"]["n_vocab"]
     for r in range(a.rounds):
         prompts = dict.fromkeys(servers, ids(a.length, 100 + r, n_vocab // 10, n_vocab // 2))
         for turn in range(a.turns + 1):
-            for name in in_turn(servers, r + turn):
+            for name in order.sample(list(servers), len(servers)):
+                processes = [servers[name].process, *(w.process for w in helpers.get(name, []))]
+                time.sleep(ASLEEP)
+                before = cpu_ms(processes)
                 answer = servers[name].complete(prompts[name], a.answer if turn else 1)
+                took = cpu_ms(processes) - before
                 t = answer["timings"]
                 new = a.length if turn == 0 else 1
                 if t["prompt_n"] != new:
                     sys.exit(f"{name} read {t['prompt_n']} tokens, and {new} are new")
                 prompts[name] = prompts[name] + answer["tokens"]
-                if turn == 0:
-                    read[name].append(t["prompt_per_token_ms"])
-                else:
-                    decoded[name].append(t["predicted_per_token_ms"])
+                times = decoded[name] if turn else read[name]
+                times.ms.append(t["predicted_per_token_ms"] if turn else t["prompt_per_token_ms"])
+                times.cpu.append(took / (a.answer if turn else a.length))
         print(f"round {r + 1} of {a.rounds}", file=sys.stderr, flush=True)
 
 
@@ -113,13 +138,15 @@ def mib_of_process(process):
 
 
 def row(name, beside, read, decoded, servers, helpers):
-    ratios = [x / y for x, y in zip(decoded[name], decoded[beside])] if beside else []
-    reading = [x / y for x, y in zip(read[name], read[beside])] if beside else []
+    ratios = [x / y for x, y in zip(decoded[name].ms, decoded[beside].ms)] if beside else []
+    reading = [x / y for x, y in zip(read[name].ms, read[beside].ms)] if beside else []
     nodes = len(helpers.get(name, [])) or 1
     ours = name in ("wrapped", "relay", "kept")
-    values = [name, beside, f"{statistics.median(decoded[name]):.2f}"]
+    values = [name, beside, f"{statistics.median(decoded[name].ms):.2f}"]
     values += [f"{f(ratios):.3f}" if beside else "" for f in (statistics.median, min, max)]
-    values += [f"{statistics.median(read[name]):.2f}", f"{statistics.median(reading):.3f}" if beside else ""]
+    values += [f"{statistics.mean(decoded[name].cpu):.2f}", f"{sum(decoded[name].cpu) / sum(decoded[beside].cpu):.3f}" if beside else ""]
+    values += [f"{statistics.median(read[name].ms):.2f}", f"{statistics.median(reading):.3f}" if beside else ""]
+    values += [f"{statistics.mean(read[name].cpu):.2f}", f"{sum(read[name].cpu) / sum(read[beside].cpu):.3f}" if beside else ""]
     values += [f"{sum(slot['bytes'] for slot in servers[name].ask('/winnow/kv').json['slots']) / nodes / 2 ** 20:.2f}" if ours else ""]
     values += [f"{sum(mib_of_process(w.process) for w in helpers[name]) / nodes:.1f}" if name in helpers else ""]
     return dict(zip(COLUMNS, values))
@@ -130,8 +157,8 @@ def main():
     servers, helpers = {}, {}
     try:
         start(a, servers, helpers)
-        read, decoded = ({name: [] for name in servers} for _ in range(2))
-        measure(a, servers, read, decoded)
+        read, decoded = ({name: Times() for name in servers} for _ in range(2))
+        measure(a, servers, helpers, read, decoded)
         rows = [row(name, beside, read, decoded, servers, helpers) for name in servers for beside in [x for x in BESIDE.get(name, []) if x in servers] or [""]]
     finally:
         for s in servers.values():

@@ -6,6 +6,7 @@
 #
 #   dropped = hidden   logits with entries dropped, compared with hidden ones and with the device WINNOW
 #   keep-sets          which entries stay of a document, compared with this machine's CPU without --devices
+#   cache types        how likely a text is with half of a cache of each type dropped, compared with this machine's CPU
 #   bench              a prompt of 512 tokens and an answer, compared with llama.cpp on this machine's CPU
 #   families, whole    llama.cpp's test of its architectures: libllama's graphs as they are
 #   families, ragged   the same with every layer ragged from its first token on
@@ -44,7 +45,7 @@ check() {
     "$@" >"$out" 2>&1 || code=$?
     if [ $code -eq 0 ]; then
         printf '%-18s passed\n' "$title"
-        grep -E '^(.*: dropped to hidden|[0-9]+ models of|.* kept alike|  (prefill|decode) | {6,}llama)' "$out" | sed -E 's/^ {0,2}/    /'
+        grep -E '^(.*: dropped to hidden|[0-9]+ models of|.* kept alike|.* nats of a token.*|  (prefill|decode) | {6,}llama)' "$out" | sed -E 's/^ {0,2}/    /'
     else
         printf '%-18s FAILED (%s)\n' "$title" "$code"
         grep -E 'dropped to hidden|FAILED:|no device|error|Failure|assert|abort' "$out" | tail -n 12 | sed 's/^/    /'
@@ -76,6 +77,22 @@ sys.exit(f"error: {len(there)} entries on the device" if len(here) != len(there)
 END
 }
 plans() { alike keydiff && alike snapkv && alike lagkv; }
+
+# as_likely TYPE: how likely a text is after half of its beginning was dropped, here and on the device.
+as_likely() {
+    local on=$work/$1 asked=(ppl -m "$model" -f "$work/text" --kv-type "$1" --ratio 0.5 --policy keydiff --json)
+    "$build/winnow" "${asked[@]}" --devices cpu >"$on.here" && "$build/winnow" "${asked[@]}" --devices "$name" >"$on.there" &&
+        python3 - "$1" "$on.here" "$on.there" <<'END'
+import json
+import sys
+
+here, there = (json.load(open(path, encoding="utf-8")) for path in sys.argv[2:])
+print(f"{sys.argv[1]}: {there['nll_mean']:.4f} nats of a token, on the CPU {here['nll_mean']:.4f}")
+alike = here["kept_tokens_mean"] == there["kept_tokens_mean"] and abs(here["nll_mean"] - there["nll_mean"]) < 0.02 * here["nll_mean"]
+sys.exit(0 if alike else "error: too far away")
+END
+}
+types() { as_likely f16 && as_likely q8_0 && as_likely q4_0; }
 bench() { "$build/winnow" bench -m "$model" --devices "$name" --peer own --lengths 512 --budget 64 --reps 3; }
 
 cd "$root" || exit 1
@@ -86,9 +103,10 @@ echo "winnow around $name: $("$build/winnow" --version 2>/dev/null | head -n 1),
 check 'dropped = hidden' "$test" "$name"
 if "$build/winnow" doctor -m "$model" >/dev/null 2>&1; then
     check 'keep-sets' plans
+    check 'cache types' types
     $quick || check 'bench' bench
 else
-    echo "keep-sets, bench   left out: there is no $model (make demo has one; -m names another)"
+    echo "keep-sets, cache types, bench   left out: there is no $model (make demo has one; -m names another)"
 fi
 if $quick; then
     echo 'families           left out'

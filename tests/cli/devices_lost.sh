@@ -71,8 +71,9 @@ while True:
 PY
 
 # through MOST COMMAND...: a command whose second device is a worker, over a relay that ends after MOST requests. $code, $address; $again is for
-# the relay.
+# the relay. $input: what the command reads.
 again=
+input=/dev/null
 through() {
     local most=$1 relay
     shift
@@ -86,7 +87,7 @@ through() {
     done
     address=127.0.0.1:$(cat "$work/port")
     code=0
-    "$WINNOW" "$@" --devices "cpu,rpc:$address" --layers 2,2 >"$work/out" 2>"$work/err" </dev/null || code=$?
+    "$WINNOW" "$@" --devices "cpu,rpc:$address" --layers 2,2 >"$work/out" 2>"$work/err" <"$input" || code=$?
     kill $relay 2>/dev/null
     wait $relay 2>/dev/null
 }
@@ -155,6 +156,10 @@ at_any_moment 'a stored document' "$work/doc.wkv" compress "${on[@]}" --raw -f "
 "$WINNOW" compress -m "$model" -t 1 --policy keydiff --ratio 0.5 --raw -f "$work/doc.txt" -o "$work/asked.wkv" 2>"$work/err" || fail "a document: $(cat "$work/err")"
 ways=('')
 at_any_moment 'a question' - ask -m "$model" -t 1 -c "$work/asked.wkv" -p 'And now?' -n 6 --temp 0
+printf '%s\n' 'Who?' 'And now?' >"$work/lines"
+input=$work/lines
+at_any_moment 'a conversation' - chat "${on[@]}" --raw -n 4 --temp 0
+input=/dev/null
 at_any_moment 'a perplexity' - ppl "${on[@]}" --tokens "$work/ids" --json
 ways=('' again)
 at_any_moment 'an evaluation' "$work/eval.run" eval -m "$model" -t 1 --policies keydiff --ratios 0.5 --quiet --no-gate --batch 1 --tasks niah_single_1     --lengths 600 --samples 1 --answer-tokens 4 --out "$work/eval.run"

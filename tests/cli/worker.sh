@@ -4,10 +4,10 @@
 need_backend
 free_port
 bad 'an address for all' '--i-trust-this-network' worker --listen 0.0.0.0:50999
-for address in '' 50999 : :50999 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:99999999999 127.0.0.1:-1 127.0.0.1:+5 '127.0.0.1: 5' 127.0.0.1:5x 127.0.0.1:none 0.0.0.0:0; do
+for address in '' 50999 : :50999 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:99999999999 127.0.0.1:-1 127.0.0.1:+5 '127.0.0.1: 5' 127.0.0.1:5x 127.0.0.1:none 0.0.0.0:0 '[::1]:50999' '[::]:50999' ::1:50999 tcp://127.0.0.1:50999; do
     bad "no address: $address" "is no address.*port from 1 to 65535" worker --listen "$address"
 done
-for address in localhost.example.invalid:50999 '[::]:50999' 128.0.0.1:50999; do
+for address in localhost.example.invalid:50999 128.0.0.1:50999; do
     bad "not of this machine: $address" 'not on the loopback' worker --listen "$address"
 done
 bad 'a device that is not there' 'no device' worker --listen "127.0.0.1:$port" --device none

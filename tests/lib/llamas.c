@@ -61,6 +61,8 @@ static struct llama_context *new_context(struct llama_model *model, const struct
     c.n_ctx = (uint32_t)(p->n_ctx > 0 ? p->n_ctx : 512);
     c.swa_full = !p->windows;
     c.n_batch = c.n_ubatch = (uint32_t)(p->n_batch > 0 ? p->n_batch : 512);
+    if (p->n_ubatch > 0)
+        c.n_ubatch = (uint32_t)p->n_ubatch;
     c.n_seq_max = (uint32_t)(p->n_seq > 0 ? p->n_seq : 1);
     c.kv_unified = !p->streams;
     c.n_threads = c.n_threads_batch = p->n_threads > 0 ? p->n_threads : 2;

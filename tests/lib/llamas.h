@@ -23,6 +23,7 @@ struct test_llama_params {
     bool
         windows; /* layers that slide have cells for their window and a computation, as llama-server has it */
     int32_t n_ctx, n_batch, n_seq, n_threads;
+    int32_t n_ubatch;                      /* tokens that are computed at once; 0 = n_batch */
     enum ggml_type type_k, type_v;         /* 0 = f32 is taken for f16 */
     bool f32;                              /* keys and values */
     bool elsewhere;                        /* keys and values are in libllama's own memory */

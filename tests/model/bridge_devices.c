@@ -70,9 +70,9 @@ static void test_names(void **state)
     assert_int_equal(wnw_bridge_wrap("cpu"), WNW_E_ARG); /* the same device */
     assert_non_null(strstr(wnw_last_error(), "named twice"));
     static const char *const wrong[] = {
-        "nowhere",         "127.0.0.1:",      ":50052",       "127.0.0.1:0", "127.0.0.1:+5",
-        "127.0.0.1: 5",    "127.0.0.1:5x",    "127.0.0.1:-1", "127.0.0.1:",  "",
-        "127.0.0.1:65536", "127.0.0.1:000080"};
+        "nowhere",         "127.0.0.1:",       ":50052",       "127.0.0.1:0", "127.0.0.1:+5",
+        "127.0.0.1: 5",    "127.0.0.1:5x",     "127.0.0.1:-1", "127.0.0.1:",  "",
+        "127.0.0.1:65536", "127.0.0.1:000080", "[::1]:50052",  "::1:50052",   "tcp://127.0.0.1:50052"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char name[64];
         snprintf(name, sizeof name, "rpc:%s", wrong[i]);

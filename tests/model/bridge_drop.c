@@ -238,7 +238,7 @@ static void resident_of(struct test_llama *t, size_t *entries, size_t *addresses
     const struct wnw__bridge_backend *b = (const void *)cache;
     *entries = *addresses = 0;
     for (int32_t c = 0; c < b->n_cache; c++) {
-        *addresses += resident(b->caches[c]->base, b->caches[c]->size);
+        *addresses += resident(b->caches[c]->at.base, b->caches[c]->size);
         for (int32_t i = 0; i < b->caches[c]->n_layer; i++) {
             const struct wnw__kv_layer *l = &b->caches[c]->layers[i]->rows.layers[0];
             *entries += resident(l->k, l->mapped_bytes) + resident(l->v, l->v_mapped_bytes);

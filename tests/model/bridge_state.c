@@ -545,6 +545,10 @@ int main(int argc, char **argv)
             return failed;
         return failed + (wnw_bridge_wrap("CPU") == WNW_OK ? run_around("WINNOW0") : 1);
     }
+    if (strcmp(argv[1], "strict") == 0) {
+        setenv("WINNOW_GGML_MODULES", WNW_TEST_STRICT_DEVICE, 1);
+        return wnw_bridge_wrap("STRICT0,STRICT1") == WNW_OK ? run_around("WINNOW0,WINNOW1") : 1;
+    }
     if (strcmp(argv[1], "rpc") != 0)
         return 1;
     place.remote = true;

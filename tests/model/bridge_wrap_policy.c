@@ -494,9 +494,11 @@ static void test_sums(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    assert_ok(wnw_bridge_wrap("CPU"));
+    const bool strict = argc > 1 && strcmp(argv[1], "strict") == 0;
+    setenv("WINNOW_GGML_MODULES", strict ? WNW_TEST_STRICT_DEVICE : "", 1);
+    assert_ok(wnw_bridge_wrap(strict ? "STRICT0" : "CPU"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_family), cmocka_unit_test(test_qwen3_copied),
         cmocka_unit_test(test_gemma3),       cmocka_unit_test(test_contents),

@@ -19,4 +19,5 @@ tiny=${WINNOW_CACHE:-$HOME/.cache/winnow}/models/tiny/tiny-llama.gguf
 expect 1 "no device 'Vulkan7'" Vulkan7 --quick -m "$tiny" "$1"
 expect 0 'dropped = hidden +passed' CPU --quick -m "$tiny" "$1"
 [ "$(grep -c 'kept alike' "$out")" = 3 ] || fail 'not every policy was tried'
+[ "$(grep -c 'nats of a token' "$out")" = 3 ] || fail 'not every type was tried'
 [ "$(grep -c 'dropped to hidden' "$out")" = 4 ] || fail 'not every model was tried'

@@ -184,9 +184,9 @@ static void clear(ggml_backend_buffer_t buffer, uint8_t value)
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__bridge_layer_clear(c->layers[i]);
     c->unobserved = false;
-    if (value == 0 && !c->borrowed && madvise(c->base, c->size, MADV_DONTNEED) == 0)
+    if (value == 0 && !c->borrowed && madvise(c->at.base, c->size, MADV_DONTNEED) == 0)
         return; /* the pages are 0 when they are read again, and take no memory until then */
-    memset(c->base, value, c->size);
+    memset(c->at.base, value, c->size);
 }
 
 void wnw__bridge_cache_release(struct wnw__bridge_cache *c)
@@ -205,7 +205,7 @@ void wnw__bridge_cache_close(struct wnw__bridge_cache *c)
     free(c->twin);
     c->twin = NULL;
     if (!c->borrowed)
-        munmap(c->base, c->size);
+        munmap(c->at.base, c->size);
     c->layers = NULL;
     c->n_layer = c->cap_layer = 0;
     wnw__bridge_cache_release(c);
@@ -219,7 +219,7 @@ static void free_buffer(ggml_backend_buffer_t buffer)
 
 void *wnw__bridge_buffer_base(ggml_backend_buffer_t buffer)
 {
-    return ((struct wnw__bridge_cache *)buffer->context)->base;
+    return ((struct wnw__bridge_addresses *)buffer->context)->base;
 }
 
 /* ---- The buffer type ---- */
@@ -241,7 +241,7 @@ struct wnw__bridge_cache *wnw__bridge_cache_new(void *base, size_t size, bool bo
     struct wnw__bridge_cache *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    c->base = base;
+    c->at.base = base;
     c->size = size;
     c->borrowed = borrowed;
     struct timespec now;

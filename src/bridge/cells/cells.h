@@ -96,8 +96,14 @@ struct wnw__bridge_note {
     bool query_skipped;  /* its query was not recorded, and no policy will look with it */
 };
 
+/* What the context of each buffer of keys and values begins with: where the buffer begins. */
+struct wnw__bridge_addresses {
+    uint8_t *base;
+};
+
 struct wnw__bridge_cache {
-    uint8_t *base; /* reserved addresses, or with `borrowed` the mapping of a file of weights */
+    struct wnw__bridge_addresses
+        at; /* first. Reserved, or with `borrowed` the mapping of a file of weights */
     bool borrowed;
     size_t size;
     struct wnw__bridge_layer **layers;
@@ -111,7 +117,8 @@ struct wnw__bridge_cache {
     bool unobserved;
     bool tight;        /* layers have no room for later entries (wnw_bridge_set_tight) */
     int64_t made;      /* when, to compare */
-    atomic_int owners; /* the buffer, and every backend that has seen it in a graph */
+    int32_t n_buffer;  /* on a wrapped device; elsewhere it has one */
+    atomic_int owners; /* its buffers, and every backend that has seen it in a graph */
 };
 
 /* Gives up one ownership. */

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* ---- Modules of ggml ---- */
@@ -39,13 +40,31 @@ static bool load(const char *file, struct wnw__said *said)
     return loaded;
 }
 
+/* Whether ggml has the backend of a file libggml-NAME.so already: llama-server loads one from its own folder. A copy of that would be other
+ * devices with the same names. */
+static bool is_registered(const char *file)
+{
+    static const char prefix[] = "libggml-";
+    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
+    if (strncmp(base, prefix, sizeof prefix - 1) != 0)
+        return false;
+    const char *name = base + sizeof prefix - 1;
+    const size_t n = strcspn(name, ".");
+    for (size_t i = 0; i < ggml_backend_reg_count(); i++) {
+        const char *there = ggml_backend_reg_name(ggml_backend_reg_get(i));
+        if (strlen(there) == n && strncasecmp(there, name, n) == 0)
+            return true;
+    }
+    return false;
+}
+
 static int load_module(const char *file)
 {
     struct wnw__said said;
     if (access(file, R_OK) != 0)
         return wnw__fail(WNW_E_IO, "cannot read '%s', which WINNOW_GGML_MODULES names: %s", file,
                          strerror(errno));
-    if (!is_open(file) && !load(file, &said))
+    if (!is_open(file) && !is_registered(file) && !load(file, &said))
         return wnw__fail(WNW_E_BACKEND,
                          "ggml cannot load '%s', which WINNOW_GGML_MODULES names%s; it must be a module of "
                          "this ggml, with its driver",

@@ -115,6 +115,15 @@ int wnw_bridge_get_layer(const wnw_bridge *cache, int32_t i, wnw_bridge_layer *o
     return WNW_OK;
 }
 
+/* What a device lacks, so that layers stay whole; "": nothing that is known. */
+static const char *why_whole(const wnw_bridge *cache)
+{
+    const struct wnw__bridge_backend *b = backend_of(cache);
+    while (!*b->refused && b->other)
+        b = b->other;
+    return b->refused;
+}
+
 /* The layer, if it is ragged and has that head; else NULL and *rc says why. */
 static struct wnw__bridge_layer *head_at(const wnw_bridge *cache, int32_t i, int32_t stream, int32_t head,
                                          int *rc)
@@ -124,9 +133,10 @@ static struct wnw__bridge_layer *head_at(const wnw_bridge *cache, int32_t i, int
     if (!l)
         return NULL;
     if (l->kind != WNW_BRIDGE_RAGGED) {
+        const char *why = why_whole(cache);
         *rc = wnw__fail(WNW_E_UNSUPPORTED,
-                        "layer %d of the model is as libllama has it: no entry of it can be dropped",
-                        (int)l->il);
+                        "layer %d of the model is as libllama has it, and no entry of it can be dropped%s%s",
+                        (int)l->il, *why ? ": " : "", why);
         return NULL;
     }
     if (stream < 0 || stream >= l->k.n_stream || head < 0 || head >= l->n_head) {

@@ -85,7 +85,7 @@ const char *wnw__wrap_x_name(const struct wnw__wrap *w);
 /* Whether X computes an operation. A worker of winnow is asked what its device says; of another server nobody knows, and the answer is yes.
  * X's server is waited for once for each such operation, and shape. */
 bool wnw__wrap_supports(const struct wnw__wrap *w, const struct ggml_tensor *op);
-/* Whether X is more than a CPU. Of a server that is none of winnow's nobody knows: no. */
+/* Whether X is more than a CPU. A server that is none of winnow's does not say; then it is one whose tensors begin where a CPU's need not. */
 bool wnw__wrap_is_gpu(const struct wnw__wrap *w);
 
 /* A device for ggml's server, which computes what x does, and answers these questions. */
@@ -133,6 +133,7 @@ struct wnw__wrap_layer {
      * seen numbers, heads one after the other. */
     ggml_backend_buffer_t buffer;
     size_t v_at, c_at; /* where values begin, and numbers */
+    unsigned n_made;   /* how many buffers it has had: one may be where another one was */
     int64_t rows;      /* of all heads of a cell; settled: of one head */
     bool ragged;       /* heads say what is there */
     bool
@@ -142,6 +143,7 @@ struct wnw__wrap_layer {
     bool holes; /* rows that were written to a rectangular layer may have parts of dropped entries */
     struct wnw__wrap_head *heads; /* [n_stream * n_head] */
     ggml_backend_t mover;         /* computes copies on X; NULL until the first */
+    ggml_backend_t user;          /* of X, which may still compute with the buffer; NULL: none does */
     /* Of every cell in every head [n_stream * n_cell][n_head], for policies; NULL: nothing was kept. Scores of gates on hidden
      * states, NAN where there is none; and whether a recursive policy has settled the entry. */
     float *gate, *settled_marks;
@@ -156,6 +158,8 @@ uint8_t *wnw__wrap_layer_at(const struct wnw__wrap_layer *w, bool is_v);
 int wnw__wrap_layer_new(struct wnw__bridge_layer *l, struct wnw__wrap *w);
 /* Makes sure that l->written is there, which says what cells were written. E_NOMEM. */
 int wnw__wrap_layer_note(struct wnw__bridge_layer *l);
+/* Waits until no graph on X computes with the layer's buffer: what reads, writes or frees memory of X does not wait for graphs. */
+void wnw__wrap_layer_wait(struct wnw__wrap_layer *w);
 /* Drops all that it has, with its memory on X. */
 void wnw__wrap_layer_clear(struct wnw__bridge_layer *l);
 void wnw__wrap_layer_free(struct wnw__bridge_layer *l);
@@ -170,6 +174,10 @@ void wnw__wrap_bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uin
 void wnw__wrap_buffer_drop(struct wnw__wrap *w, ggml_backend_buffer_t buffer);
 /* `bytes` rounded up to what X's tensors are aligned to. */
 size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes);
+/* Bytes of a tensor [d, rows] up to the next one. CUDA writes zeros after a quantised tensor where it is placed, and reads there. */
+size_t wnw__wrap_tensor_bytes(const struct wnw__wrap *w, enum ggml_type type, int64_t d, int64_t rows);
+/* Bytes that the result of a node takes on X. */
+size_t wnw__wrap_result_bytes(const struct wnw__wrap *w, const struct ggml_tensor *t);
 
 /* ---- Rectangular (wrap/wrap_rect.c) ---- */
 
@@ -222,6 +230,7 @@ int wnw__wrap_list(const struct wnw__bridge_layer *l, int32_t stream, int32_t ih
 
 /* ---- Graphs ---- */
 
+/* A node on a layer, with a tensor of that: a store of rows, or any node. */
 struct wnw__wrap_store {
     struct ggml_tensor *node;
     struct wnw__bridge_tensor *t;
@@ -232,7 +241,8 @@ struct wnw__wrap_look {
     struct ggml_cgraph *graph;
     struct wnw__bridge_flash *flash; /* [n_flash] */
     struct wnw__wrap_store *stores;  /* [n_store] */
-    int32_t n_flash, n_store;
+    struct wnw__wrap_store *touched; /* [n_touched] all nodes on layers but views */
+    int32_t n_flash, n_store, n_touched;
     bool ragged;                       /* it writes or attends to a ragged layer */
     const struct wnw__wrap_taps *taps; /* that are added to it; NULL: none */
     /* whose policy wants to know what entries receive; NULL: nobody does */
@@ -273,13 +283,21 @@ struct wnw__wrap_block {
     size_t size;
 };
 
+/* A graph that libllama's scheduler has numbered. */
+struct wnw__wrap_numbered {
+    const struct ggml_tensor *first; /* node */
+    uint64_t places;                 /* of its rows, when X got it by its number; 0: X did not */
+};
+
 struct wnw__wrap_run {
     struct wnw__wrap *w;
     ggml_backend_t x;
-    unsigned freed; /* of the device, when X last got a graph with a number of its own */
-    bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
+    unsigned freed;    /* of the device, when X last got a graph with a number of its own */
+    bool at_once;      /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
+    char no_sums[256]; /* what X lacks for policies that sum up attention; "": nothing that is known */
     struct wnw__wrap_memory kept, scratch, packed, sums, taps; /* of our graphs */
     struct wnw__wrap_block nodes, tap_nodes;                   /* and their nodes */
+    struct wnw__wrap_numbered numbered[256];                   /* by the address of their first node */
     struct wnw__bridge_cache *planned; /* whose entries the host has for a plan; NULL: none */
     struct wnw__wrap_host plan_host;   /* and weights that it reads for that */
 };
@@ -292,8 +310,13 @@ int wnw__wrap_memory_read(struct wnw__wrap_run *r, const struct wnw__wrap_memory
 void *wnw__wrap_block_need(struct wnw__wrap_block *b, size_t size);
 /* Has X compute the graph of `look`, whose ragged layers are settled, with our attention (wrap/wrap_graph.c). */
 enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look);
-/* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. */
-enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *graph,
+/* A graph for n nodes, without a number. It lives until the next one. NULL: no memory. */
+struct ggml_cgraph *wnw__wrap_graph_new(struct wnw__wrap_run *r, int n);
+/* libllama's scheduler is about to number the graph. */
+void wnw__wrap_numbered(struct wnw__wrap_run *r, struct ggml_cgraph *graph);
+/* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. `run` has the same nodes, and
+ * may be the graph itself. */
+enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, const struct wnw__wrap_look *look,
                                    struct ggml_cgraph *run);
 
 /* ---- Policies ---- */

@@ -97,8 +97,11 @@ bool wnw__wrap_supports(const struct wnw__wrap *w, const struct ggml_tensor *op)
 
 bool wnw__wrap_is_gpu(const struct wnw__wrap *w)
 {
+    enum { CPU_ALIGNMENT = 64 };
     const uint64_t kind = w->remote ? ask(w, NULL) : KIND + (uint64_t)ggml_backend_dev_type(w->x);
-    return kind != N_ANSWER && kind != KIND + GGML_BACKEND_DEVICE_TYPE_CPU;
+    if (kind == N_ANSWER)
+        return ggml_backend_buft_get_alignment(w->xt) > CPU_ALIGNMENT;
+    return kind != KIND + GGML_BACKEND_DEVICE_TYPE_CPU;
 }
 
 /* ---- Answering ---- */

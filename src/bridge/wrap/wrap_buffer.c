@@ -17,6 +17,16 @@ static struct wnw__wrap *wrap_of_type(ggml_backend_buffer_type_t type)
 
 /* ---- Keys and values ---- */
 
+/* A buffer of a cache. Where X limits the size of buffers, libllama asks for several, and a layer's keys and values may be in two. */
+struct piece {
+    struct wnw__bridge_addresses at; /* first */
+    size_t size;
+    struct wnw__bridge_cache *cache;
+};
+
+/* The cache whose buffers this thread asks for one after the other; NULL: the next buffer is another one's. */
+static _Thread_local struct wnw__bridge_cache *asked_cache;
+
 static struct wnw__wrap_layer *wrap_of_layer(const struct wnw__bridge_tensor *t)
 {
     return t ? t->layer->wrap : NULL;
@@ -25,7 +35,7 @@ static struct wnw__wrap_layer *wrap_of_layer(const struct wnw__bridge_tensor *t)
 static enum ggml_status init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t)
 {
     struct wnw__wrap *w = wrap_of_type(buffer->buft);
-    if (!wnw__bridge_tensor_init(buffer->context, t))
+    if (!wnw__bridge_tensor_init(((struct piece *)buffer->context)->cache, t))
         return GGML_STATUS_ALLOC_FAILED;
     const struct wnw__bridge_tensor *mine = t->view_src ? NULL : t->extra;
     if (mine && !mine->layer->wrap && wnw__wrap_layer_new(mine->layer, w) != WNW_OK)
@@ -83,18 +93,24 @@ static void memset_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t, u
 static void clear(ggml_backend_buffer_t buffer, uint8_t value)
 {
     (void)value; /* libllama knows 0 alone */
-    struct wnw__bridge_cache *c = buffer->context;
+    const struct wnw__bridge_cache *c = ((struct piece *)buffer->context)->cache;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__wrap_layer_clear(c->layers[i]);
 }
 
-/* Backends may outlive it. */
+/* The cache ends with its last buffer. Backends may outlive it. */
 static void free_buffer(ggml_backend_buffer_t buffer)
 {
-    struct wnw__bridge_cache *c = buffer->context;
+    struct piece *p = buffer->context;
+    struct wnw__bridge_cache *c = p->cache;
+    wnw__wrap_freed(wrap_of_type(buffer->buft)); /* the context frees others, too */
+    munmap(p->at.base, p->size);
+    free(p);
+    if (--c->n_buffer > 0)
+        return;
     for (int32_t i = 0; i < c->n_layer; i++)
         wnw__wrap_layer_free(c->layers[i]);
-    wnw__wrap_freed(wrap_of_type(buffer->buft)); /* the context frees others, too */
+    asked_cache = NULL;
     wnw__bridge_cache_close(c);
 }
 
@@ -114,12 +130,19 @@ static ggml_backend_buffer_t new_addresses(ggml_backend_buffer_type_t type, size
         wnw__log(WNW_LOG_WARN, "winnow: no addresses for %zu bytes: a smaller context needs fewer", size);
         return NULL;
     }
-    struct wnw__bridge_cache *c = wnw__bridge_cache_new(base, size, false);
-    if (!c) {
+    struct piece *p = malloc(sizeof *p);
+    struct wnw__bridge_cache *c = asked_cache ? asked_cache : wnw__bridge_cache_new(NULL, 0, true);
+    if (!p || !c) {
         munmap(base, size);
+        free(p);
+        if (c && !asked_cache)
+            wnw__bridge_cache_close(c);
         return NULL;
     }
-    return ggml_backend_buffer_init(type, interface, c, size);
+    *p = (struct piece){.at = {base}, .size = size, .cache = c};
+    c->n_buffer++;
+    asked_cache = c;
+    return ggml_backend_buffer_init(type, interface, p, size);
 }
 
 /* ---- Inputs of graphs ---- */
@@ -230,8 +253,10 @@ static size_t get_alignment(ggml_backend_buffer_type_t type)
     return ggml_backend_buft_get_alignment(wrap_of_type(type)->xt);
 }
 
+/* libllama asks for it once before all buffers of a cache. */
 static size_t get_max_size(ggml_backend_buffer_type_t type)
 {
+    asked_cache = NULL;
     return ggml_backend_buft_get_max_size(wrap_of_type(type)->xt);
 }
 

@@ -26,9 +26,17 @@ bool wnw__connect_address(struct wnw__address *a, const char *text)
     const long port = strtol(colon + 1, NULL, 10);
     if (port < 1 || port > 65535)
         return false;
+    if (strcspn(text, ":[]/ ") != n) /* an address of IPv6, or of a page */
+        return false;
     snprintf(a->host, sizeof a->host, "%.*s", (int)n, text);
     snprintf(a->port, sizeof a->port, "%ld", port);
     return true;
+}
+
+int wnw__connect_no_address(const char *text)
+{
+    return wnw__fail(WNW_E_ARG, "'%s' is no address: it is HOST:PORT, as 127.0.0.1:50052, over IPv4 alone",
+                     text);
 }
 
 struct addrinfo *wnw__connect_look_up(const struct wnw__address *a)
@@ -150,7 +158,7 @@ int wnw__connect_where(struct sockaddr_in *at, const char *name)
 {
     struct wnw__address a;
     if (!wnw__connect_address(&a, name))
-        return wnw__fail(WNW_E_ARG, "'%s' is no address: it is HOST:PORT, as 127.0.0.1:50052", name);
+        return wnw__connect_no_address(name);
     struct addrinfo *to = wnw__connect_look_up(&a);
     if (!to)
         return wnw__fail(WNW_E_BACKEND, "the host of %s is unknown", name);

@@ -19,6 +19,8 @@ struct wnw__address {
 
 /* "HOST:PORT"; false: it is none. */
 bool wnw__connect_address(struct wnw__address *a, const char *text);
+/* E_ARG, with a sentence: the text is no address. */
+int wnw__connect_no_address(const char *text);
 /* IPv4, as ggml's own sockets are; released with freeaddrinfo. NULL: the host is unknown. */
 struct addrinfo *wnw__connect_look_up(const struct wnw__address *a);
 /* Milliseconds of a clock that only goes on. */

@@ -162,16 +162,24 @@ static struct ggml_tensor *view(struct build *b, struct ggml_tensor *t)
 static struct ggml_tensor *put(struct build *b, enum where where, struct ggml_tensor *t)
 {
     keep(b, t, where, b->used[where]);
-    b->used[where] += wnw__wrap_align(b->r->w, ggml_backend_buft_get_alloc_size(b->r->w->xt, t));
+    b->used[where] += wnw__wrap_align(b->r->w, wnw__wrap_result_bytes(b->r->w, t));
     if (b->used[where] > b->most[where])
         b->most[where] = b->used[where];
     return t;
 }
 
-/* A tensor that has its memory already. */
-static struct ggml_tensor *fix(struct ggml_tensor *t, ggml_backend_buffer_t buffer, size_t at)
+/* A tensor that has its memory already. ggml would send a message for each quantised one to a server, which writes zeros after it; those
+ * are there. */
+static struct ggml_tensor *fix(const struct build *b, struct ggml_tensor *t, ggml_backend_buffer_t buffer,
+                               size_t at)
 {
-    ggml_backend_tensor_alloc(buffer, t, (uint8_t *)ggml_backend_buffer_get_base(buffer) + at);
+    uint8_t *data = (uint8_t *)ggml_backend_buffer_get_base(buffer) + at;
+    if (!b->r->w->remote) {
+        ggml_backend_tensor_alloc(buffer, t, data);
+        return t;
+    }
+    t->buffer = buffer;
+    t->data = data;
     return t;
 }
 
@@ -191,11 +199,12 @@ static struct ggml_tensor *copy_to(struct build *b, struct ggml_tensor *a, struc
 static void layer_tensors(struct build *b, struct on_x *on)
 {
     const struct wnw__bridge_layer *l = on->l;
-    const struct wnw__wrap_layer *w = l->wrap;
-    on->k = fix(ggml_new_tensor_2d(b->ctx, l->k.type, l->d_k, w->rows), w->buffer, 0);
+    struct wnw__wrap_layer *w = l->wrap;
+    on->k = fix(b, ggml_new_tensor_2d(b->ctx, l->k.type, l->d_k, w->rows), w->buffer, 0);
     if (l->v.base)
-        on->v = fix(ggml_new_tensor_2d(b->ctx, l->v.type, l->d_v, w->rows), w->buffer, w->v_at);
-    on->number = fix(ggml_new_tensor_2d(b->ctx, GGML_TYPE_F32, 1, w->rows), w->buffer, w->c_at);
+        on->v = fix(b, ggml_new_tensor_2d(b->ctx, l->v.type, l->d_v, w->rows), w->buffer, w->v_at);
+    on->number = fix(b, ggml_new_tensor_2d(b->ctx, GGML_TYPE_F32, 1, w->rows), w->buffer, w->c_at);
+    w->user = b->r->x;
     if (!on->host_rows)
         return;
     on->rows = put(b, PACKED, ggml_new_tensor_1d(b->ctx, GGML_TYPE_I32, on->n * l->n_head));
@@ -284,7 +293,7 @@ static bool fits_there(const struct build *b, const struct ggml_tensor *r, const
     const uint8_t *base = ggml_backend_buffer_get_base(node->buffer);
     const size_t a = ggml_backend_buft_get_alignment(b->r->w->xt);
     return r->ne[2] == 1 && ((size_t)((const uint8_t *)node->data - base) + at) % a == 0 &&
-           ggml_backend_buft_get_alloc_size(b->r->w->xt, r) == ggml_nbytes(r);
+           wnw__wrap_result_bytes(b->r->w, r) == ggml_nbytes(r);
 }
 
 /* X may compute only on what begins where its tensors do: Vulkan aborts else. What does not is copied. */
@@ -405,6 +414,13 @@ static void add_heads(struct build *b, const struct wnw__bridge_flash *f, const 
                                  node->nb[2], node->nb[1] * (size_t)group, at)));
 }
 
+/* How many heads are computed together. A mask of several queries is made for each head, which takes 6 bytes for each number. */
+static int64_t heads_at_once(int64_t cap, int64_t n_row)
+{
+    enum { NUMBERS = 1 << 25 };
+    return n_row == 1 ? INT32_MAX : NUMBERS / (cap * n_row);
+}
+
 /* An attention over one stream. */
 static void add_stream(struct build *b, const struct wnw__bridge_flash *f, int64_t stream)
 {
@@ -429,8 +445,9 @@ static void add_stream(struct build *b, const struct wnw__bridge_flash *f, int64
                           .cap = head[ih].cap,
                           .first_off = head[0].off};
         const size_t scratch = b->used[SCRATCH];
+        const int64_t most = heads_at_once(h.cap, m->ne[0]);
         while (ih < l->n_head && head[ih].cap == h.cap &&
-               (h.n == 0 || !f->sinks)) { /* sinks are by query head */
+               (h.n == 0 || (!f->sinks && h.n < most))) { /* sinks are by query head */
             ih++;
             h.n++;
         }
@@ -492,7 +509,7 @@ static int place_tensors(struct build *b)
         if (t->where == N_WHERE)
             ggml_backend_view_init(t->t);
         else
-            fix(t->t, memory[t->where]->buffer, t->at);
+            fix(b, t->t, memory[t->where]->buffer, t->at);
     }
     return WNW_OK;
 }
@@ -566,7 +583,7 @@ static enum ggml_status compute(struct build *b)
         node->op = GGML_OP_NONE;
         memset(node->src, 0, sizeof node->src);
     }
-    const enum ggml_status status = wnw__wrap_pointed(b->r, b->look->graph, b->graph);
+    const enum ggml_status status = wnw__wrap_pointed(b->r, b->look, b->graph);
     for (int32_t i = 0; i < n; i++) {
         struct ggml_tensor *node = replaced(b->look, i);
         if (!node)

@@ -21,6 +21,7 @@ static void sort_nodes(struct wnw__wrap_look *look)
         struct wnw__bridge_flash *f = &look->flash[look->n_flash];
         if (!t)
             continue;
+        look->touched[look->n_touched++] = (struct wnw__wrap_store){.node = node, .t = t};
         if (wnw__bridge_flash_of(node, f) && suits(f) &&
             (f->layer->kind != WNW_BRIDGE_RAGGED || wnw__bridge_has_shape(f->layer, &f->shape)))
             look->n_flash++;
@@ -53,6 +54,9 @@ static void decide(struct wnw__wrap_look *look, struct wnw__bridge_backend *b)
             leave(b, l);
             continue;
         }
+        /* A policy that wants them may come later. */
+        if (wnw__wrap_can(b->wrap->w, f, true) != WNW_OK)
+            snprintf(b->wrap->no_sums, sizeof b->wrap->no_sums, "%s", wnw_last_error());
         l->n_head = f->shape.n_head;
         l->d_k = f->shape.d_k;
         l->d_v = f->shape.d_v;
@@ -81,12 +85,9 @@ static void log_layers(struct wnw__bridge_backend *b, struct wnw__wrap_look *loo
 {
     int32_t n_ragged = 0, n_plain = 0;
     const struct ggml_tensor *unknown_node = NULL;
-    for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
-        const struct ggml_tensor *node = ggml_graph_node(look->graph, i);
-        const struct wnw__bridge_tensor *t = wnw__bridge_touched(node);
-        if (!t)
-            continue;
-        struct wnw__bridge_layer *l = t->layer;
+    for (int32_t i = 0; i < look->n_touched; i++) {
+        const struct ggml_tensor *node = look->touched[i].node;
+        struct wnw__bridge_layer *l = look->touched[i].t->layer;
         if (l->kind == WNW_BRIDGE_UNSEEN) {
             leave_unseen(b, l);
             unknown_node = node;
@@ -134,21 +135,18 @@ static int check_mixed(struct wnw__wrap_look *look)
 /* Layers with such nodes are brought to libllama's layout. */
 static int spread_unknown(struct wnw__wrap_look *look)
 {
-    for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
-        const struct wnw__bridge_tensor *t = wnw__bridge_touched(ggml_graph_node(look->graph, i));
-        if (t && t->layer->unknown && t->layer->wrap->settled)
-            WNW_TRY(wnw__wrap_rows_spread(t->layer));
+    for (int32_t i = 0; i < look->n_touched; i++) {
+        struct wnw__bridge_layer *l = look->touched[i].t->layer;
+        if (l->unknown && l->wrap->settled)
+            WNW_TRY(wnw__wrap_rows_spread(l));
     }
     return WNW_OK;
 }
 
 static void forget_unknown(struct wnw__wrap_look *look)
 {
-    for (int i = 0; i < ggml_graph_n_nodes(look->graph); i++) {
-        const struct wnw__bridge_tensor *t = wnw__bridge_touched(ggml_graph_node(look->graph, i));
-        if (t)
-            t->layer->unknown = false;
-    }
+    for (int32_t i = 0; i < look->n_touched; i++)
+        look->touched[i].t->layer->unknown = false;
 }
 
 /* Sorts the graph's nodes, and decides about layers. */
@@ -159,13 +157,12 @@ static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
     *look = (struct wnw__wrap_look){.graph = graph};
     look->flash = calloc(n, sizeof *look->flash);
     look->stores = calloc(n, sizeof *look->stores);
-    if (!look->flash || !look->stores)
+    look->touched = calloc(n, sizeof *look->touched);
+    if (!look->flash || !look->stores || !look->touched)
         return wnw__fail(WNW_E_NOMEM, "no memory to look at a graph of %zu nodes", n);
     sort_nodes(look);
-    for (int32_t i = 0; i < look->n_store && rc == WNW_OK; i++)
-        rc = wnw__bridge_backend_see(b, look->stores[i].t->layer->cache);
-    for (int32_t i = 0; i < look->n_flash && rc == WNW_OK; i++)
-        rc = wnw__bridge_backend_see(b, look->flash[i].layer->cache);
+    for (int32_t i = 0; i < look->n_touched && rc == WNW_OK; i++)
+        rc = wnw__bridge_backend_see(b, look->touched[i].t->layer->cache);
     if (rc != WNW_OK)
         return rc;
     decide(look, b);
@@ -199,4 +196,5 @@ void wnw__wrap_look_free(struct wnw__wrap_look *look)
 {
     free(look->flash);
     free(look->stores);
+    free(look->touched);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of X in a graph: libllama's tensors of rectangular layers point to it while X computes, and our own tensors get room. */
+#include "base/random.h"
 #include "bridge/wrap/wrap.h"
 
 #include <stdlib.h>
@@ -47,6 +48,23 @@ int wnw__wrap_memory_read(struct wnw__wrap_run *r, const struct wnw__wrap_memory
     return WNW_OK;
 }
 
+struct ggml_cgraph *wnw__wrap_graph_new(struct wnw__wrap_run *r, int n)
+{
+    const size_t size = ggml_graph_overhead_custom((size_t)n, false);
+    void *memory = wnw__wrap_block_need(&r->nodes, size);
+    struct ggml_context *ctx =
+        memory
+            ? ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = memory, .no_alloc = true})
+            : NULL;
+    if (!ctx) {
+        wnw__log(WNW_LOG_WARN, "winnow: no memory for a graph of %d nodes", n);
+        return NULL;
+    }
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, (size_t)n, false);
+    ggml_free(ctx); /* its memory is ours, and stays */
+    return graph;
+}
+
 /* ---- Pointing tensors to their memory ---- */
 
 /* A tensor of libllama's, as it was. */
@@ -55,6 +73,7 @@ struct pointed {
     ggml_backend_buffer_t buffer;
     void *data;
     int64_t ne1, ne2;
+    unsigned n_made; /* of the layer's buffers */
 };
 
 struct points {
@@ -118,12 +137,12 @@ static int last_cell(struct wnw__wrap_run *r, const struct ggml_tensor *index, i
 }
 
 /* Grows layers to the cells that stores write. The attention that reads them may be elsewhere: X may not compute it. */
-static int reach_written(struct wnw__wrap_run *r, struct ggml_cgraph *graph)
+static int reach_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
 {
     const struct ggml_tensor *of = NULL;
     int64_t end = 0;
-    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
-        const struct ggml_tensor *node = ggml_graph_node(graph, i), *index = node->src[1];
+    for (int32_t i = 0; i < look->n_touched; i++) {
+        const struct ggml_tensor *node = look->touched[i].node, *index = node->src[1];
         if (!is_row_store(node))
             continue;
         if (index->type != GGML_TYPE_I64) {
@@ -142,12 +161,10 @@ static int reach_written(struct wnw__wrap_run *r, struct ggml_cgraph *graph)
 }
 
 /* Collects what X will look at, and makes room for it. A store reaches only the cells that it writes. */
-static int collect_all(struct points *p, struct ggml_cgraph *graph)
+static int collect_all(struct points *p, const struct wnw__wrap_look *look)
 {
-    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
-        struct ggml_tensor *node = ggml_graph_node(graph, i);
-        if (wnw__bridge_is_view(node))
-            continue;
+    for (int32_t i = 0; i < look->n_touched; i++) {
+        struct ggml_tensor *node = look->touched[i].node;
         const bool rows = is_row_store(node);
         collect(p, node);
         if (!rows)
@@ -163,11 +180,11 @@ static int collect_all(struct points *p, struct ggml_cgraph *graph)
     return p->failed ? wnw__fail(WNW_E_NOMEM, "no memory to note the tensors of a graph") : WNW_OK;
 }
 
-static int point_one(struct pointed *p)
+static int point_one(struct wnw__wrap_run *r, struct pointed *p)
 {
     struct ggml_tensor *t = p->t;
     const struct wnw__bridge_tensor *mine = t->view_src ? t->view_src->extra : t->extra;
-    const struct wnw__wrap_layer *w = mine->layer->wrap;
+    struct wnw__wrap_layer *w = mine->layer->wrap;
     const size_t row = ggml_row_size(mine->type, mine->n_embd);
     if (w->buffer && t->buffer == w->buffer) { /* it is there twice */
         p->t = NULL;
@@ -180,6 +197,8 @@ static int point_one(struct pointed *p)
     if (!w->buffer) /* nothing reads it: a store without an attention */
         WNW_TRY(wnw__wrap_rect_grow(mine->layer, 1));
     const size_t at = (size_t)((const uint8_t *)t->data - mine->base);
+    w->user = r->x;
+    p->n_made = w->n_made;
     t->buffer = w->buffer;
     t->data = wnw__wrap_layer_at(w, mine->is_v) + at;
     if (at + ggml_nbytes(t) > (size_t)w->rows * row) { /* X checks that it has the whole tensor */
@@ -197,19 +216,74 @@ static void point_back(const struct pointed *p)
     p->t->ne[2] = p->ne2;
 }
 
-enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, struct ggml_cgraph *graph,
+/* ---- Numbers of graphs ---- */
+
+/* libllama's scheduler numbers its graphs, and uses them again. X takes a graph with a number that it knows for the one that it computed,
+ * without looking at the addresses (CUDA, Hexagon). So a graph that was numbered before its rows moved is given without a number.
+ * Without one X does not compute several nodes as one, so it is given by its number where it can be. */
+
+static uint64_t places_of(const struct points *p)
+{
+    uint64_t h = WNW_HASH_START;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct ggml_tensor *t = p->list[i].t;
+        if (!t)
+            continue;
+        h = wnw__hash(h, &t->data, sizeof t->data);
+        h = wnw__hash(h, &p->list[i].n_made, sizeof p->list[i].n_made);
+    }
+    return h | 1;
+}
+
+static struct wnw__wrap_numbered *numbered(struct wnw__wrap_run *r, const struct ggml_tensor *first)
+{
+    const uint64_t h = wnw__hash(WNW_HASH_START, &first, sizeof first);
+    return &r->numbered[h % (sizeof r->numbered / sizeof *r->numbered)];
+}
+
+void wnw__wrap_numbered(struct wnw__wrap_run *r, struct ggml_cgraph *graph)
+{
+    if (ggml_graph_n_nodes(graph) == 0)
+        return;
+    const struct ggml_tensor *first = ggml_graph_node(graph, 0);
+    *numbered(r, first) = (struct wnw__wrap_numbered){.first = first};
+}
+
+static struct ggml_cgraph *same_nodes(struct wnw__wrap_run *r, struct ggml_cgraph *graph)
+{
+    const int n = ggml_graph_n_nodes(graph);
+    struct ggml_cgraph *out = wnw__wrap_graph_new(r, n);
+    for (int i = 0; out && i < n; i++)
+        ggml_graph_add_node(out, ggml_graph_node(graph, i));
+    return out;
+}
+
+/* The graph if it may be given by its number, else one with the same nodes; NULL: no memory. */
+static struct ggml_cgraph *by_number(struct wnw__wrap_run *r, struct ggml_cgraph *graph, uint64_t places)
+{
+    const struct ggml_tensor *first = ggml_graph_node(graph, 0);
+    struct wnw__wrap_numbered *known = numbered(r, first);
+    if (known->first != first || (known->places != 0 && known->places != places))
+        return same_nodes(r, graph);
+    known->places = places;
+    return graph;
+}
+
+enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, const struct wnw__wrap_look *look,
                                    struct ggml_cgraph *run)
 {
     struct points p = {0};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     size_t n = 0;
-    int rc = collect_all(&p, graph);
+    int rc = collect_all(&p, look);
     if (rc == WNW_OK)
-        rc = reach_written(r, graph);
+        rc = reach_written(r, look);
     for (; rc == WNW_OK && n < p.n; n++)
-        rc = point_one(&p.list[n]);
+        rc = point_one(r, &p.list[n]);
+    if (rc == WNW_OK && run == look->graph)
+        run = by_number(r, run, places_of(&p));
     if (rc == WNW_OK)
-        status = r->x->iface.graph_compute(r->x, run);
+        status = run ? r->x->iface.graph_compute(r->x, run) : GGML_STATUS_ALLOC_FAILED;
     else
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     while (n > 0)

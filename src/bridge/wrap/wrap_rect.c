@@ -18,11 +18,29 @@ size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes)
     return (bytes + a - 1) / a * a;
 }
 
+size_t wnw__wrap_tensor_bytes(const struct wnw__wrap *w, enum ggml_type type, int64_t d, int64_t rows)
+{
+    const size_t row = ggml_row_size(type, d);
+    const struct ggml_tensor one = {
+        .type = type, .ne = {d, 1, 1, 1}, .nb = {ggml_type_size(type), row, row, row}};
+    const size_t tail = ggml_backend_buft_get_alloc_size(w->xt, &one) - row;
+    return wnw__wrap_align(w, (size_t)rows * row + tail);
+}
+
+/* ggml's RPC client keeps answers by the result alone, and what an attention needs for itself on a GPU goes by its keys, too. So their number
+ * is put where no operation has a parameter. */
+size_t wnw__wrap_result_bytes(const struct wnw__wrap *w, const struct ggml_tensor *t)
+{
+    struct ggml_tensor asked = *t;
+    if (w->remote && w->pad == WNW_DEVICE_STEP && t->op == GGML_OP_FLASH_ATTN_EXT)
+        asked.op_params[sizeof asked.op_params / sizeof *asked.op_params - 1] = (int32_t)t->src[1]->ne[1];
+    return ggml_backend_buft_get_alloc_size(w->xt, &asked);
+}
+
+/* What X says is its largest buffer is what it likes to have: Vulkan says 1 GiB, and makes larger ones. So it is asked for the buffer. */
 int wnw__wrap_buffer_new(ggml_backend_buffer_t *out, struct wnw__wrap *w, size_t bytes)
 {
-    *out = NULL;
-    if (bytes <= ggml_backend_buft_get_max_size(w->xt))
-        *out = ggml_backend_buft_alloc_buffer(w->xt, bytes);
+    *out = ggml_backend_buft_alloc_buffer(w->xt, bytes);
     if (!*out)
         return wnw__fail(WNW_E_NOMEM,
                          "%s has no memory for %zu bytes of a cache: a smaller context needs fewer",
@@ -59,6 +77,14 @@ int wnw__wrap_layer_new(struct wnw__bridge_layer *l, struct wnw__wrap *w)
     l->wrap->w = w;
     l->far = &wnw__wrap_far;
     return WNW_OK;
+}
+
+/* A server computes one request after the other. */
+void wnw__wrap_layer_wait(struct wnw__wrap_layer *w)
+{
+    if (w->user && !w->w->remote)
+        ggml_backend_synchronize(w->user);
+    w->user = NULL;
 }
 
 int wnw__wrap_layer_note(struct wnw__bridge_layer *l)
@@ -98,6 +124,7 @@ void wnw__wrap_layer_clear(struct wnw__bridge_layer *l)
     if (!w)
         return;
     free_heads(l);
+    wnw__wrap_layer_wait(w);
     wnw__wrap_buffer_drop(w->w, w->buffer);
     w->buffer = NULL;
     w->rows = 0;
@@ -132,6 +159,12 @@ static size_t row_bytes(const struct wnw__bridge_tensor *t)
     return t->base ? ggml_row_size(t->type, t->n_embd) : 0;
 }
 
+/* Bytes of `rows` rows of all heads up to the next tensor. */
+static size_t place_bytes(const struct wnw__wrap *w, const struct wnw__bridge_tensor *t, int64_t rows)
+{
+    return t->base ? wnw__wrap_tensor_bytes(w, t->type, t->n_embd, rows) : 0;
+}
+
 void wnw__wrap_bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uint8_t *at, size_t n)
 {
     *t = (struct ggml_tensor){
@@ -151,7 +184,7 @@ static void copy_bytes(const struct wnw__wrap_layer *from, const struct wnw__wra
 
 int wnw__wrap_rect_grow(struct wnw__bridge_layer *l, int64_t rows)
 {
-    struct wnw__wrap_layer *w = l->wrap, old = *w;
+    struct wnw__wrap_layer *w = l->wrap;
     const int64_t all = (int64_t)l->k.n_cell * l->k.n_stream;
     if (rows <= w->rows)
         return WNW_OK;
@@ -161,10 +194,13 @@ int wnw__wrap_rect_grow(struct wnw__bridge_layer *l, int64_t rows)
     rows = rows > w->rows + w->rows / 4 ? rows : w->rows + w->rows / 4;
     rows = wnw__room_in_steps(rows, WNW_DEVICE_STEP);
     rows = rows < all ? rows : all;
-    const size_t k = wnw__wrap_align(w->w, (size_t)rows * row_bytes(&l->k));
+    const size_t k = place_bytes(w->w, &l->k, rows);
     ggml_backend_buffer_t buffer;
-    WNW_TRY(wnw__wrap_buffer_new(&buffer, w->w, k + (size_t)rows * row_bytes(&l->v)));
+    WNW_TRY(wnw__wrap_buffer_new(&buffer, w->w, k + place_bytes(w->w, &l->v, rows)));
+    wnw__wrap_layer_wait(w);
+    const struct wnw__wrap_layer old = *w;
     w->buffer = buffer;
+    w->n_made++;
     w->v_at = k;
     w->rows = rows;
     if (old.buffer) {
@@ -177,11 +213,12 @@ int wnw__wrap_rect_grow(struct wnw__bridge_layer *l, int64_t rows)
 
 int wnw__wrap_rect_read(const struct wnw__bridge_tensor *t, size_t at, size_t n, uint8_t *dst)
 {
-    const struct wnw__wrap_layer *w = t->layer->wrap;
+    struct wnw__wrap_layer *w = t->layer->wrap;
     const size_t there = (size_t)w->rows * row_bytes(t);
     const size_t left = at < there ? there - at : 0, part = n < left ? n : left;
     struct ggml_tensor x;
     if (part > 0) {
+        wnw__wrap_layer_wait(w);
         wnw__wrap_bytes_at(&x, w->buffer, wnw__wrap_layer_at(w, t->is_v), there);
         ggml_backend_tensor_get(&x, dst, at, part);
     }
@@ -196,6 +233,7 @@ int wnw__wrap_rect_write(struct wnw__bridge_tensor *t, size_t at, size_t n, cons
     if (n == 0)
         return WNW_OK;
     WNW_TRY(wnw__wrap_rect_grow(t->layer, (int64_t)((at + n - 1) / row_bytes(t)) + 1));
+    wnw__wrap_layer_wait(w);
     wnw__wrap_bytes_at(&x, w->buffer, wnw__wrap_layer_at(w, t->is_v), (size_t)w->rows * row_bytes(t));
     ggml_backend_tensor_set(&x, src, at, n);
     if (t->is_v)

@@ -65,7 +65,7 @@ static int check_listen(char *numeric, size_t size, const char *address)
     struct wnw__address a;
     const int yes = 1;
     if (!wnw__connect_address(&a, address))
-        return wnw__fail(WNW_E_ARG, "'%s' is no address: it is HOST:PORT, as 127.0.0.1:50052", address);
+        return wnw__connect_no_address(address);
     struct addrinfo *at = wnw__connect_look_up(&a);
     if (!at)
         return wnw__fail(WNW_E_ARG, "the host of %s is unknown", address);

@@ -16,6 +16,14 @@ static size_t head_bytes(const struct wnw__bridge_layer *l, bool is_v)
     return ggml_row_size(l->k.type, l->d_k);
 }
 
+/* Bytes of rows of one head up to the next tensor. */
+static size_t place_bytes(const struct wnw__bridge_layer *l, bool is_v, int64_t rows)
+{
+    if (is_v && !l->v.base)
+        return 0;
+    return wnw__wrap_tensor_bytes(l->wrap->w, is_v ? l->v.type : l->k.type, is_v ? l->d_v : l->d_k, rows);
+}
+
 static int32_t n_heads(const struct wnw__bridge_layer *l)
 {
     return l->k.n_stream * l->n_head;
@@ -42,6 +50,7 @@ int wnw__wrap_rows_fetch(const struct wnw__bridge_layer *l, bool is_v, uint8_t *
     if (!*out)
         return wnw__fail(WNW_E_NOMEM, "no memory to read %zu bytes of layer %d", n, (int)l->il);
     if (n > 0) {
+        wnw__wrap_layer_wait(l->wrap);
         rows_of(&t, l, is_v);
         ggml_backend_tensor_get(&t, *out, 0, n);
     }
@@ -289,6 +298,7 @@ static int move_layer(struct wnw__bridge_layer *l, const struct place *p, const 
     if (!w->mover)
         return wnw__fail(WNW_E_BACKEND, "%s cannot be used", wnw__wrap_x_name(w->w));
     m.x = w->mover;
+    wnw__wrap_layer_wait(w);
     WNW_TRY(place_index(&m, p, (size_t)p->rows * sizeof *index));
     wnw__wrap_bytes_at(&t, m.index, m.index_at, (size_t)p->rows * sizeof *index);
     ggml_backend_tensor_set(&t, index, 0, (size_t)p->rows * sizeof *index);
@@ -310,8 +320,10 @@ static int move_layer(struct wnw__bridge_layer *l, const struct place *p, const 
 static void take_place(struct wnw__bridge_layer *l, const struct place *p, bool settled)
 {
     struct wnw__wrap_layer *w = l->wrap;
+    wnw__wrap_layer_wait(w);
     wnw__wrap_buffer_drop(w->w, w->buffer);
     w->buffer = p->buffer;
+    w->n_made++;
     w->v_at = p->v_at;
     w->c_at = p->c_at;
     w->rows = p->rows;
@@ -365,8 +377,8 @@ static int settle(struct wnw__bridge_layer *l, const struct wnw__wrap_head *next
         for (int32_t j = 0; j < next[i].cap; j++)
             index[next[i].off + j] = (int32_t)(j < h->n ? h->row[j] : spare);
     }
-    p.v_at = wnw__wrap_align(w->w, (size_t)rows * head_bytes(l, false));
-    p.c_at = wnw__wrap_align(w->w, p.v_at + (size_t)rows * head_bytes(l, true));
+    p.v_at = place_bytes(l, false, rows);
+    p.c_at = p.v_at + place_bytes(l, true, rows);
     WNW_TRY(wnw__wrap_buffer_new(&p.buffer, w->w, p.c_at + (size_t)rows * sizeof(float)));
     const int rc = w->buffer && spare >= 0 ? move_layer(l, &p, index) : WNW_OK; /* a new buffer has zeros */
     if (rc != WNW_OK) {
@@ -421,6 +433,7 @@ int wnw__wrap_rows_show(struct wnw__bridge_layer *l)
             number[w->heads[i].row[j]] = (float)(w->heads[i].cell[j] + 1);
     wnw__wrap_bytes_at(&t, w->buffer, (uint8_t *)ggml_backend_buffer_get_base(w->buffer) + w->c_at,
                        (size_t)w->rows * sizeof *number);
+    wnw__wrap_layer_wait(w);
     ggml_backend_tensor_set(&t, number, 0, (size_t)w->rows * sizeof *number);
     free(number);
     w->stale = false;
@@ -462,8 +475,8 @@ int wnw__wrap_rows_spread(struct wnw__bridge_layer *l)
         for (int32_t j = 0; j < w->heads[i].n; j++)
             index[((int64_t)(i / l->n_head) * l->k.n_cell + w->heads[i].cell[j]) * l->n_head +
                   i % l->n_head] = (int32_t)w->heads[i].row[j];
-    p.v_at = wnw__wrap_align(w->w, (size_t)rows * head_bytes(l, false));
-    int rc = wnw__wrap_buffer_new(&p.buffer, w->w, p.v_at + (size_t)rows * head_bytes(l, true));
+    p.v_at = place_bytes(l, false, rows);
+    int rc = wnw__wrap_buffer_new(&p.buffer, w->w, p.v_at + place_bytes(l, true, rows));
     if (rc == WNW_OK)
         rc = move_layer(l, &p, index);
     free(index);

@@ -33,13 +33,13 @@ static int note_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *lo
     return rc;
 }
 
-/* Has X forget which graph it computed last, where a server may have forgotten it: buffers of X were freed since. A graph without a
- * number does that. */
+/* Has the client of a server forget which graph it computed last, where the server may have forgotten it: buffers were freed there since. A
+ * graph without a number does that. */
 static int forget_graph(struct wnw__wrap_run *r)
 {
     const unsigned freed = wnw__wrap_frees();
     uint8_t memory[2048];
-    if (freed == r->freed || !r->w->set_tensor)
+    if (freed == r->freed || !r->w->remote)
         return WNW_OK;
     WNW_TRY(wnw__wrap_memory_need(r, &r->packed, 2 * wnw__wrap_align(r->w, sizeof(float))));
     struct ggml_context *ctx =
@@ -63,38 +63,24 @@ static int forget_graph(struct wnw__wrap_run *r)
                                          : wnw__fail(WNW_E_BACKEND, "%s computes nothing", r->w->name);
 }
 
-/* libllama's graph with the copies that a policy wants. */
-static enum ggml_status run_tapped(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
+/* libllama's graph with the copies that a policy wants; NULL: no memory. */
+static struct ggml_cgraph *tapped(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
 {
-    struct ggml_cgraph *graph = look->graph;
-    const int n = ggml_graph_n_nodes(graph);
-    const size_t size = ggml_graph_overhead_custom((size_t)(n + wnw__wrap_taps_count(look->taps)), false);
-    void *memory = wnw__wrap_block_need(&r->nodes, size);
-    struct ggml_context *ctx =
-        memory
-            ? ggml_init((struct ggml_init_params){.mem_size = size, .mem_buffer = memory, .no_alloc = true})
-            : NULL;
-    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (ctx) {
-        struct ggml_cgraph *run =
-            ggml_new_graph_custom(ctx, (size_t)(n + wnw__wrap_taps_count(look->taps)), false);
-        for (int i = 0; i < n; i++) {
-            wnw__wrap_taps_add(look->taps, run, ggml_graph_node(graph, i));
-            ggml_graph_add_node(run, ggml_graph_node(graph, i));
-        }
-        status = wnw__wrap_pointed(r, graph, run);
-        ggml_free(ctx);
-    } else {
-        wnw__log(WNW_LOG_WARN, "winnow: no memory for a graph of %d nodes", n);
+    const int n = ggml_graph_n_nodes(look->graph);
+    struct ggml_cgraph *out = wnw__wrap_graph_new(r, n + wnw__wrap_taps_count(look->taps));
+    for (int i = 0; out && i < n; i++) {
+        wnw__wrap_taps_add(look->taps, out, ggml_graph_node(look->graph, i));
+        ggml_graph_add_node(out, ggml_graph_node(look->graph, i));
     }
-    return status;
+    return out;
 }
 
 static enum ggml_status run_graph(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
 {
     if (look->ragged)
         return wnw__wrap_graph_run(r, look);
-    return look->taps ? run_tapped(r, look) : wnw__wrap_pointed(r, look->graph, look->graph);
+    struct ggml_cgraph *run = look->taps ? tapped(r, look) : look->graph;
+    return run ? wnw__wrap_pointed(r, look, run) : GGML_STATUS_ALLOC_FAILED;
 }
 
 /* Attentions and stores over ragged layers. */
@@ -153,6 +139,14 @@ static const char *get_name(ggml_backend_t backend)
     return run_of(backend)->w->name;
 }
 
+/* X's backend has computed all, and ends. */
+static void leave_cache(const struct wnw__wrap_run *r, const struct wnw__bridge_cache *c)
+{
+    for (int32_t i = 0; i < c->n_layer; i++)
+        if (c->layers[i]->wrap && c->layers[i]->wrap->user == r->x)
+            c->layers[i]->wrap->user = NULL;
+}
+
 static void free_backend(ggml_backend_t backend)
 {
     struct wnw__bridge_backend *b = backend->context;
@@ -162,9 +156,11 @@ static void free_backend(ggml_backend_t backend)
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         wnw__wrap_buffer_drop(r->w, memory[i]->buffer);
     wnw__wrap_freed(r->w);
-    ggml_backend_free(r->x);
-    for (int32_t i = 0; i < b->n_cache; i++)
+    for (int32_t i = 0; i < b->n_cache; i++) {
+        leave_cache(r, b->caches[i]);
         wnw__bridge_cache_release(b->caches[i]);
+    }
+    ggml_backend_free(r->x);
     free(b->caches);
     wnw__bridge_watch_free(&b->watch);
     wnw__bridge_notes_free(&b->notes);
@@ -241,6 +237,7 @@ static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
     wnw__wrap_decide(backend->context, graph);
     if (r->x->iface.graph_optimize)
         r->x->iface.graph_optimize(r->x, graph, params);
+    wnw__wrap_numbered(r, graph);
 }
 
 static ggml_guid_t guid(void)

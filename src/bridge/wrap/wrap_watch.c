@@ -23,7 +23,12 @@ static int check_needs(const struct wnw__wrap *w, const wnw_policy *policy, cons
 int wnw__wrap_check_policy(const struct wnw__bridge_backend *b, const wnw_policy *policy,
                            const wnw_needs *needs)
 {
-    return b->watch.automatic ? WNW_OK : check_needs(b->wrap->w, policy, needs);
+    if (b->watch.automatic)
+        return WNW_OK;
+    if ((needs->flags & WNW_NEED_ATTN_SUM) && b->wrap->no_sums[0])
+        return wnw__fail(WNW_E_UNSUPPORTED, "%s needs %s, and %s", wnw__policy_name(policy),
+                         wnw_need_name(__builtin_ctz(WNW_NEED_ATTN_SUM)), b->wrap->no_sums);
+    return check_needs(b->wrap->w, policy, needs);
 }
 
 int wnw_bridge_check_policy_on(const char *device, const wnw_policy *policy, const wnw_profile *profile)
