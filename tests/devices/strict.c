@@ -67,7 +67,7 @@ static size_t number_of(const char *name, size_t otherwise)
 struct device {
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type type;
-    char name[16];
+    char name[24];
     size_t used;
 };
 
