@@ -282,8 +282,7 @@ struct wnw__bridge_tensor *wnw__bridge_touched(const struct ggml_tensor *node)
     struct wnw__bridge_tensor *t = wnw__bridge_tensor_of(node);
     for (int i = 0; i < GGML_MAX_SRC && !t; i++)
         t = node->src[i] ? wnw__bridge_tensor_of(node->src[i]) : NULL;
-    return t && !wnw__bridge_is_view(node) ? t
-                                           : NULL; /* asked of few nodes: operations are compared by name */
+    return wnw__bridge_is_view(node) ? NULL : t;
 }
 
 void wnw__bridge_mark_unknown(const struct ggml_tensor *node)
