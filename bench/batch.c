@@ -53,15 +53,10 @@ static int check(struct bench_batch *b, const struct bench_args *args)
     return bench_policy(&b->policy, args, args->app.policy, NULL);
 }
 
-static int32_t n_turns(const struct bench_batch *b)
-{
-    return (b->n_decode + BATCH_TURN_STEPS - 1) / BATCH_TURN_STEPS;
-}
-
 /* Number of tokens that a sequence decodes after its prompt: those that are timed, and the first of each turn, which is not. */
 static int32_t n_decoded(const struct bench_batch *b)
 {
-    return 1 + WARM_STEPS + b->n_decode + n_turns(b);
+    return 1 + WARM_STEPS + b->n_decode + bench_n_turns(b->n_decode);
 }
 
 static int open_ours(struct bench_batch *b)
@@ -89,7 +84,7 @@ static int open_all(struct bench_batch *b)
         return app_fail(APP_BAD_INPUT,
                         "--lengths: %d tokens, and %d to decode, do not fit the model's context of %d",
                         longest, n_decoded(b), b->base.info.n_ctx_train);
-    bool ok = (b->steps = calloc((size_t)b->most * (1 + BATCH_TURN_STEPS), sizeof *b->steps)) != NULL;
+    bool ok = (b->steps = calloc((size_t)b->most * (1 + BENCH_TURN_STEPS), sizeof *b->steps)) != NULL;
     for (int e = FULL; e < N_ENGINES; e++)
         ok = (b->sequences[e] = calloc((size_t)b->most, sizeof **b->sequences)) != NULL && ok;
     if (!ok)
@@ -228,9 +223,8 @@ static int measure_count(struct bench_batch *b, struct batch_result *r, int32_t 
     for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
         rc = decode(b, (enum bench_engine)e, r->n, 0, WARM_STEPS,
                     &unused); /* builds the graphs of this shape */
-    for (int32_t i = 0; i < n_turns(b) && rc == APP_OK; i++) {
-        const int32_t done = i * BATCH_TURN_STEPS,
-                      n = b->n_decode - done < BATCH_TURN_STEPS ? b->n_decode - done : BATCH_TURN_STEPS;
+    for (int32_t i = 0; i < bench_n_turns(b->n_decode) && rc == APP_OK; i++) {
+        const int32_t done = i * BENCH_TURN_STEPS, n = bench_turn_steps(b->n_decode, i);
         for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
             const enum bench_engine e = (enum bench_engine)((k + round) % N_ENGINES);
             rc = decode(b, e, r->n, WARM_STEPS + done, n, &ms[e]);

@@ -7,8 +7,6 @@
 #include "winnow_batch.h"
 
 enum { BATCH_MAX_COUNTS = 16, BATCH_MAX_SEQUENCES = 64 };
-/* Steps after which the other engine takes its turn. */
-enum { BATCH_TURN_STEPS = 8 };
 
 /* The result for n sequences that decode together. */
 struct batch_result {
@@ -32,7 +30,7 @@ struct bench_batch {
     wnw_engine *engine;
     wnw_session *read; /* every sequence starts as a copy of this one, which holds the prompt */
     wnw_session **sequences[N_ENGINES]; /* [most], of the present measurement; LLAMA: unused */
-    int32_t *steps;                     /* [1 + BATCH_TURN_STEPS][most] tokens */
+    int32_t *steps;                     /* [1 + BENCH_TURN_STEPS][most] tokens */
     struct batch_length lengths[BENCH_MAX_LENGTHS];
     int32_t n_lengths; /* lengths measured so far */
     struct app_progress progress;

@@ -407,7 +407,6 @@ int bench_peer_feed(struct bench_peer *p, int32_t seq, const int32_t *tokens, in
 {
     char words[64];
     snprintf(words, sizeof words, "feed %d", (int)seq);
-    bench_wait_until_asleep();
     return ask_timed(p, "feed", words, tokens, n, ms);
 }
 
@@ -416,6 +415,17 @@ int bench_peer_copy(struct bench_peer *p, int32_t from, int32_t to)
     char words[64];
     snprintf(words, sizeof words, "copy %d %d", (int)from, (int)to);
     return ask(p, "copy", words, NULL, 0);
+}
+
+int32_t bench_n_turns(int32_t n_decode)
+{
+    return (n_decode + BENCH_TURN_STEPS - 1) / BENCH_TURN_STEPS;
+}
+
+int32_t bench_turn_steps(int32_t n_decode, int32_t turn)
+{
+    const int32_t left = n_decode - turn * BENCH_TURN_STEPS;
+    return left < BENCH_TURN_STEPS ? left : BENCH_TURN_STEPS;
 }
 
 int bench_peer_turn(struct bench_peer *p, const int32_t *tokens, int32_t n_seq, int32_t n_steps, double *ms)

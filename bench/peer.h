@@ -37,6 +37,11 @@ json_t *bench_peer_json(struct bench_peer *p);
  * threads and brings the weights back into the CPU's caches, so it is not timed: an engine that shares weights with the one
  * before would be faster. */
 void bench_wait_until_asleep(void);
+/* Steps of a turn that are timed. */
+enum { BENCH_TURN_STEPS = 8 };
+/* Turns in which n_decode steps are timed, and how many of them in one of these. */
+int32_t bench_n_turns(int32_t n_decode);
+int32_t bench_turn_steps(int32_t n_decode, int32_t turn);
 
 /* As the functions of bench/llama/llama.h. Times are measured in the process; ms is increased by them. */
 int bench_peer_reset(struct bench_peer *p);

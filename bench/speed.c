@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM_TOKENS = 64, TURN_TOKENS = 8 };
+enum { WARM_TOKENS = 64 };
 
 /* ---- Setting up ---- */
 
@@ -62,15 +62,10 @@ static int check(struct bench *b)
     return rc;
 }
 
-static int32_t n_turns(const struct bench *b)
-{
-    return (b->n_decode + TURN_TOKENS - 1) / TURN_TOKENS;
-}
-
 /* Tokens that are decoded after a context: those that are timed, and one of each turn that is not. */
 static int32_t n_decoded(const struct bench *b)
 {
-    return b->n_decode + n_turns(b);
+    return b->n_decode + bench_n_turns(b->n_decode);
 }
 
 /* A length that leaves too little room for decoding is shortened by the missing tokens; longer ones are
@@ -291,9 +286,9 @@ static int run_round(struct bench *b, struct bench_length *r, struct bench_round
         rc = time_prefill(b, (enum bench_engine)((k + turn) % b->n_engines), r, out);
         step_done(b, r->n, n_all);
     }
-    for (int32_t i = 0; i < n_turns(b) && rc == APP_OK; i++) {
-        const int32_t left = b->n_decode - i * TURN_TOKENS, n = left < TURN_TOKENS ? left : TURN_TOKENS;
-        const int32_t *tokens = b->tokens + r->n + i * (TURN_TOKENS + 1);
+    for (int32_t i = 0; i < bench_n_turns(b->n_decode) && rc == APP_OK; i++) {
+        const int32_t n = bench_turn_steps(b->n_decode, i);
+        const int32_t *tokens = b->tokens + r->n + i * (BENCH_TURN_STEPS + 1);
         for (int k = 0; k < b->n_engines && rc == APP_OK; k++) {
             const enum bench_engine e = (enum bench_engine)((k + turn) % b->n_engines);
             rc = decode_turn(b, e, tokens, n, &ms[e]);
