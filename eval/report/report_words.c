@@ -197,6 +197,8 @@ static void note_stand_ins(json_t **list, const json_t *info)
 /* Names sets whose median context lost more than half. */
 static void note_halved(json_t **list, const struct eval_run *run)
 {
+    struct app_text names = {0};
+    bool good = true;
     for (size_t i = 0, end; i < run->n; i = end) {
         const struct eval_result *first = &run->results[i];
         size_t n = 0;
@@ -205,9 +207,16 @@ static void note_halved(json_t **list, const struct eval_run *run)
              end++)
             n += run->results[end].flags & EVAL_R_HALVED ? 1 : 0;
         if (2 * n > end - i)
-            note(list, "%s: more than half of most contexts was cut, because they do not fit the model.",
-                 run->tasks[first->task]);
+            good = good && app_text_put(&names, "%s%s", names.len > 0 ? ", " : "", run->tasks[first->task]);
     }
+    if (!good)
+        app_json_append(list, NULL);
+    else if (names.len > 0)
+        note(list,
+             "More than half of most contexts was cut to the longest prompt, which is --lb-max-prompt or the "
+             "model's context: %s.",
+             names.s);
+    free(names.s);
 }
 
 /* Methods that could not have their size. */
