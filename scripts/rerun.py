@@ -20,7 +20,7 @@ import tempfile
 
 import records
 
-FILES = {"--contrasts", "--profile", "--text", "--longbench", "--scbench", "--squad", "--hotpot", "--jsonl", "--haystack"}
+FILES = {"--contrasts", "--profile", "--text", "--longbench", "--scbench", "--squad", "--hotpot", "--jsonl", "--haystack", "--documents"}
 DROPPED = {"--out", "--contrasts", "--time-budget", "--shard"}
 
 
