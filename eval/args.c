@@ -77,7 +77,7 @@ static const struct app_option tasks_options[] = {
     TEXT("squad", "FILE", NULL, squad, "documents and questions of qa_1, JSONL"),
     TEXT("hotpot", "FILE", NULL, hotpot, "documents and questions of qa_2, JSONL"),
     TEXT("documents", "DIR", NULL, documents,
-         "folder of task doc_qa: documents NAME.txt, and questions.jsonl with \"document\", \"question\", "
+         "folder of task doc_qa: documents *.txt, and questions.jsonl with \"document\", \"question\", "
          "\"answers\"; all questions without --samples"),
     TEXT("longbench", "DIR", NULL, longbench, "folder with NAME.jsonl of LongBench's sets"),
     TEXT("scbench", "DIR", NULL, scbench,

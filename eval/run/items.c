@@ -134,6 +134,9 @@ static int add_tasks(void *user, const char *word)
     }
     if (any)
         return APP_OK;
+    for (int32_t i = 0; (t = eval_task_get(i)); i++)
+        if (eval_task_is_of(t, word) && !eval_task_source(r->args, t))
+            return add_task(r, t, word); /* which says what it needs */
     if (known)
         return app_fail(APP_BAD_INPUT, "--%s: there is no file of these sets in the folder", word);
     return unknown_task(word);
