@@ -3,7 +3,7 @@
 """Makes the folder of documents and questions that `winnow eval --tasks doc_qa --documents DIR` reads, from manuals that Debian ships.
 
     apt-get download debian-handbook postgresql-doc-15 python3.11-doc
-    scripts/real_documents.py FOLDER DIR [--tokens 1000] [--questions FILE] [--show]
+    scripts/real_documents.py FOLDER DIR [--tokens 1000] [--questions FILE] [--text FILE] [--show]
 
 FOLDER holds the packages of Debian 12 as `apt-get download` leaves them. They are under their own licences and are not kept here. What is kept is
 the questions, in scripts/document_questions.jsonl: package, page, heading of the section, question, accepted answers. Each page that is asked
@@ -11,7 +11,7 @@ about becomes plain text and is cut between its sections into documents of at mo
 longer is cut between its paragraphs. A question belongs to the document where its section holds one of the answers.
 
 Exit code 1, with one line for each, if a page, a section or an answer is not there: another version of a package may say other things.
---show prints each question with the words around the first answer.
+--text writes the pages to a file too, one after the other and the manuals in turns, for `winnow eval --tasks ppl --text FILE`. --show prints each question with the words around the first answer.
 """
 import argparse
 import html.parser
@@ -131,13 +131,16 @@ class Folder:
     def __init__(self, root, versions, size):
         self.root, self.versions, self.size = root, versions, size
         self.pages, self.texts, self.questions, self.faults = {}, {}, [], []
+        self.whole = []  # the pages, not cut
 
     def page(self, package, name):
         """The documents of a page; the first time they go to the folder."""
         key = package, name
         if key not in self.pages:
             path = self.root / PAGES[package] / name
-            found = documents_of(sections_of(path), self.size) if path.is_file() else []
+            sections = sections_of(path) if path.is_file() else []
+            found = documents_of(sections, self.size)
+            self.whole += ["\n\n".join([heading, *paragraphs]) for heading, paragraphs in sections]
             stem = f"{package.split('-')[0]}-{name.removesuffix('.html').replace('/', '-').removeprefix('sect.')}"
             self.pages[key] = [(f"{stem}-{i + 1}.txt", pieces) for i, pieces in enumerate(found)]
             for file, pieces in self.pages[key]:
@@ -197,6 +200,7 @@ def main():
     p.add_argument("out", type=pathlib.Path, help="a new folder")
     p.add_argument("--tokens", type=int, default=1000, help="most tokens of a document; 1000 unless said otherwise")
     p.add_argument("--questions", type=pathlib.Path, default=HERE / "document_questions.jsonl")
+    p.add_argument("--text", type=pathlib.Path, help="write the pages to this file, too")
     p.add_argument("--show", action="store_true", help="print questions and the words around the answers")
     args = p.parse_args()
     with args.questions.open(encoding="utf8") as f:
@@ -209,6 +213,8 @@ def main():
         print("\n".join(folder.faults), file=sys.stderr)
         return 1
     folder.write(args.out)
+    if args.text:
+        args.text.write_text("\n\n".join(folder.whole) + "\n", encoding="utf8")
     if args.show:
         folder.show()
     print(f"{len(folder.questions)} questions, {len(folder.texts)} documents; " + ", ".join(f"{k} {v}" for k, v in folder.versions.items()))

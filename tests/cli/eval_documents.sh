@@ -119,7 +119,8 @@ PY
     asked='{"package":"debian-handbook","page":"doors.html","section":"Locks","question":"What is the key made of?","answers":["brass"]}'
     made() { python3 scripts/real_documents.py "$work/packages" "$@" >"$work/out" 2>"$work/err"; }
     echo "$asked" >"$work/asked"
-    made "$work/documents" --questions "$work/asked" --tokens 200 --show || fail "the script: $(cat "$work/err")"
+    made "$work/documents" --questions "$work/asked" --tokens 200 --show --text "$work/pages.text" || fail "the script: $(cat "$work/err")"
+    [ "$(grep -c '^Doors$' "$work/pages.text")" -eq 1 ] && [ "$(grep -c '^Filler 39 says' "$work/pages.text")" -eq 2 ] || fail "the text: $(cat "$work/pages.text")"
     py "$work/documents" <<'PY' || fail "documents: $(ls "$work/documents")"
 import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
