@@ -76,6 +76,9 @@ static const struct app_option tasks_options[] = {
          "text that needles are hidden in: prose (generated), noise, a text file or a folder of *.txt"),
     TEXT("squad", "FILE", NULL, squad, "documents and questions of qa_1, JSONL"),
     TEXT("hotpot", "FILE", NULL, hotpot, "documents and questions of qa_2, JSONL"),
+    TEXT("documents", "DIR", NULL, documents,
+         "folder of task doc_qa: documents *.txt, and questions.jsonl with \"document\", \"question\", "
+         "\"answers\"; all questions without --samples"),
     TEXT("longbench", "DIR", NULL, longbench, "folder with NAME.jsonl of LongBench's sets"),
     TEXT("scbench", "DIR", NULL, scbench,
          "folder with scbench_kv.jsonl, scbench_mf.jsonl, scbench_qa_eng.jsonl"),

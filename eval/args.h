@@ -9,7 +9,7 @@ struct eval_args {
     struct app_args app;
     char *metric, *input;
     char *suite, *study, *tasks, *lengths, *haystack, *depths, *needle, *niah_compat, *squad, *hotpot,
-        *longbench, *scbench, *jsonl, *text;
+        *documents, *longbench, *scbench, *jsonl, *text;
     char *policies, *ratios, *budgets, *kv_bytes, *kv_types, *modes;
     char *turns, *recompress, *lb_prefix, *lb_chat, *shard, *split;
     char *compare, *contrasts, *fail_if, *niah_score;

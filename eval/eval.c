@@ -23,7 +23,7 @@ static const char *data_of(const struct eval_task *t)
 {
     if (t->flags & EVAL_STANDS_IN)
         return "stand-in";
-    if (t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT | EVAL_IS_SET))
+    if (t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT | EVAL_WANTS_DOCUMENTS | EVAL_IS_SET))
         return "file";
     if (t->flags & EVAL_HIDES_IN_TEXT)
         return "prose";

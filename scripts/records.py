@@ -30,7 +30,8 @@ records/numbers.csv has a row for each number: key, value, low, high, n, p, run.
 A page in docs/src takes them in double braces. {{KEY}} has one decimal, {{KEY 2}} two, {{KEY 0%}} is in per cent. {{KEY ci}} adds the interval, {{KEY whole}}
 interval, n and p. {{KEY n}} is the number of answers. {{KEY verdict}} is one rule for every claim "A is above B". It is yes if the interval is above 0
 and p below 0.05, and no if the interval is below 0 and p below 0.05. It is equal if the interval includes 0 and is within 5 points of it, else "not told".
-p is Holm's over the contrasts of the run. A verdict is bold if Holm's p over all verdicts of the page is below 0.05, too.
+p is Holm's over the contrasts of the run. {{KEY needs}} is how many samples tell a difference of 1 point in four runs of
+five (p below 0.05), from the interval and n. A verdict is bold if Holm's p over all verdicts of the page is below 0.05, too.
 
 Two short forms keep sources readable. A line <!-- A = BEGINNING --> defines a beginning of keys: {{A:REST}} is the key BEGINNING and REST. {{/LAST}} is the
 key before it with another last part.
@@ -64,7 +65,7 @@ RUNS = RECORDS / "RUNS.csv"
 SOURCES = ROOT / "docs" / "src"  # docs/src/FOLDER/PAGE.md is rendered to docs/FOLDER/PAGE.md
 FIELDS = ["key", "value", "low", "high", "n", "p", "run"]
 RUN_FIELDS = ["name", "model", "answers", "kernel", "cpu", "sha256", "command"]
-MARK = re.compile(r"\{\{([^{} ]+)(?: (\d%?|ci|whole|n|p|verdict))?\}\}")
+MARK = re.compile(r"\{\{([^{} ]+)(?: (\d%?|ci|whole|n|p|verdict|needs))?\}\}")
 SPEED = RECORDS / "speed"
 TABLE = re.compile(r"\{\{table ([^{} ]+)((?: [^{} ]+)*)\}\}")
 BEGINNING = re.compile(r"^<!-- ([A-Z]) = (\S+) -->\n", re.M)
@@ -368,12 +369,24 @@ def verdict(number, p_page):
     return "equal" if low <= 0 <= high and low > -5 and high < 5 else "not told"
 
 
+def needs(number):
+    """Samples that tell a difference of 1 point in four runs of five, with the spread of these, in two digits."""
+    if number["low"] is None or number["high"] is None or not number["n"] or number["high"] <= number["low"]:
+        return "–"
+    variance = number["n"] * ((number["high"] - number["low"]) / (2 * 1.95996)) ** 2
+    found = (1.95996 + 0.84162) ** 2 * variance  # quantiles of 97.5 and 80 %
+    step = 10 ** max(0, len(str(int(found))) - 2)
+    return f"{round(found / step) * step:,}"
+
+
 def shown(row, how, p_page):
     number = {k: float(row[k]) if row[k] else None for k in ("value", "low", "high", "n", "p")}
     if how == "n":
         return fixed(number["n"], 0)
     if how == "p":
         return probability(number["p"])
+    if how == "needs":
+        return needs(number)
     if how == "verdict":
         return verdict(number, p_page.get(row["key"], 1.0))
     if how and how.endswith("%"):

@@ -6,10 +6,13 @@
 
 NAME is a run of records/RUNS.csv. Fewer samples (--samples) and fewer policies (--policies, as the record's command writes them) make it short.
 Files that a command names and that do not ship are given with --file, such as --file longbench-mini=DIR; `real.txt` is made by
-scripts/make_real_text.py. The contrasts are those of the record.
+scripts/make_real_text.py, and a folder of --documents by scripts/real_documents.py. The contrasts are those of the record. A profile that does not ship is
+left out, so that those that ship are read.
 
 Prints how many texts, answers and scores are those of the record, and the report of the new run. On the record's kernel all of them are the same. On
-another kernel rounding differs, and a few scores with it. Exit code 1 if a text differs, or an answer on the record's kernel.
+another kernel rounding differs, and a few scores with it. Of the perturbation study, which has no answers, it compares the tokens and the changes of each
+text. It says so where a file or a profile is another one than the record's. Exit code 1 if a text differs, or an answer on the record's kernel with the
+record's profiles.
 """
 import argparse
 import json
@@ -20,15 +23,19 @@ import tempfile
 
 import records
 
-FILES = {"--contrasts", "--profile", "--text", "--longbench", "--scbench", "--squad", "--hotpot", "--jsonl", "--haystack"}
+FILES = {"--contrasts", "--profile", "--text", "--longbench", "--scbench", "--squad", "--hotpot", "--jsonl", "--haystack", "--documents"}
 DROPPED = {"--out", "--contrasts", "--time-budget", "--shard"}
+
+
+def places_of(word, shipped):
+    return pathlib.Path(word), records.ROOT / word, *shipped.glob(f"*/{word}")
 
 
 def file_of(word, given, shipped):
     """The path of a file that a record names by its last part."""
     if word in given:
         return given[word]
-    for path in (pathlib.Path(word), records.ROOT / word, *shipped.glob(f"*/{word}")):
+    for path in places_of(word, shipped):
         if path.exists():
             return str(path)
     raise SystemExit(f"the record used '{word}', which is not here; say where it is with --file {word}=PATH")
@@ -52,6 +59,9 @@ def command_of(run, args, folder, given, shipped):
             i += 2
         elif option in ("-m", "--model"):
             out += [option, model_of(value, given)]
+            i += 2
+        elif option == "--profile" and value not in given and not any(p.exists() for p in places_of(value, shipped)):
+            print(f"the record used the profile '{value}', which does not ship: profiles that ship are read in its place; --file {value}=PATH names another")
             i += 2
         elif option in FILES and value not in ("prose", "noise"):
             out += [option, file_of(value, given, shipped)]
@@ -82,17 +92,42 @@ def answers_of(folder):
     return run, {key_of(row, more): row for row in rows if "policy" in row}
 
 
+def read_files(run):
+    """The hashes of what a run read other than the model: by option, of sets by their names."""
+    files = {option: run[option] for option in ("text", "squad", "hotpot", "documents") if run.get(option)}
+    return files | {task["task"]: task["file"] for task in run.get("tasks", []) if isinstance(task, dict) and task.get("file")}
+
+
+def texts_of(folder):
+    """The texts of the perturbation study by their numbers: each has a token and what changed of it under every policy."""
+    run = json.loads((folder / "run.json").read_text())
+    rows = [json.loads(line) for line in records.lines_of(folder).splitlines()]
+    return run, {(row["index"], c["config"]): {"text": row["token"], "pred": {k: v for k, v in c.items() if k != "ms"}} for row in rows for c in row["changes"]}
+
+
 def compare(old_folder, new_folder):
     """Prints what both have in common; whether that is as it must be."""
-    (old_run, old), (new_run, new) = answers_of(old_folder), answers_of(new_folder)
+    perturbs = json.loads((old_folder / "run.json").read_text()).get("study") == "perturbation"
+    (old_run, old), (new_run, new) = map(texts_of if perturbs else answers_of, (old_folder, new_folder))
     both = [(old[key], new[key]) for key in new if key in old]
     if not both:
         raise SystemExit("no answer of the new run is one of the record's")
     same = {what: sum(a.get(what) == b.get(what) for a, b in both) for what in ("text", "pred", "score")}
     kernels = old_run.get("kernel", "?"), new_run.get("kernel", "?")
     print(f"record: kernel {kernels[0]}, {old_run.get('device', '?')}; this machine: kernel {kernels[1]}, {new_run.get('device', '?')}")
-    print(f"of {len(both)} answers that both have: {same['text']} texts, {same['pred']} answers and {same['score']} scores are the same")
-    return same["text"] == len(both) and (kernels[0] != kernels[1] or same["pred"] == len(both))
+    files = read_files(old_run), read_files(new_run)
+    for name in sorted(files[0].keys() & files[1].keys()):
+        if files[0][name] != files[1][name]:
+            print(f"{name}: the file is another one than the record's")
+    profiles = [{c["config_id"]: c.get("profile") for c in run.get("configs", [])} for run in (old_run, new_run)]
+    n_others = sum(profiles[0].get(a.get("config")) != profiles[1].get(b.get("config")) for a, b in both)
+    if n_others:
+        print(f"{n_others} of the answers are by other profiles than the record's, so they may differ")
+    if perturbs:
+        print(f"of {len(both)} changes that both have: {same['text']} of the same token, {same['pred']} the same")
+    else:
+        print(f"of {len(both)} answers that both have: {same['text']} texts, {same['pred']} answers and {same['score']} scores are the same")
+    return same["text"] == len(both) and (kernels[0] != kernels[1] or n_others > 0 or same["pred"] == len(both))
 
 
 def main():

@@ -28,6 +28,7 @@ static bool set_key(struct eval_contrast *c, char *word, bool *twice)
     const struct {
         const char *key, **a, **b; /* b NULL: the same for both sides, in one value */
     } texts[] = {{"mode=", &c->mode, NULL},
+                 {"of=", &c->of, NULL},
                  {"size=", &c->a.size, &c->b.size},
                  {"kv=", &c->a.kv_type, &c->b.kv_type},
                  {"evict=", &c->a.evict, &c->b.evict},
@@ -51,6 +52,11 @@ static bool set_key(struct eval_contrast *c, char *word, bool *twice)
     *twice = good && c->n_target > 0;
     c->n_target = good ? (int32_t)n : c->n_target;
     return good;
+}
+
+bool eval_contrast_of_kl(const struct eval_contrast *c)
+{
+    return c->of && strcmp(c->of, "kl") == 0;
 }
 
 static bool is_rule(const char *word)
@@ -81,9 +87,10 @@ static int check_policy(const char *recipe, const char *where)
 
 int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)
 {
-    static const char form[] = "write A vs B mode=MODE size=SIZE, and kv=TYPE, evict=RULE, every=RULE or "
-                               "N=LENGTH where needed; size, kv, evict and every may have a value for A and "
-                               "one for B with a slash between them";
+    static const char form[] =
+        "write A vs B mode=MODE size=SIZE, and kv=TYPE, evict=RULE, every=RULE, of=kl or "
+        "N=LENGTH where needed; size, kv, evict and every may have a value for A and "
+        "one for B with a slash between them";
     char *rest = NULL;
     *out = (struct eval_contrast){.text = strdup(line)};
     if (!out->text)
@@ -99,8 +106,8 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
         if (!set_key(out, word, &twice))
             return app_fail(
                 APP_BAD_INPUT,
-                "%s: '%.200s' is none of mode=, size=, kv=, evict=, every= and N= with a value; %s", where,
-                word, form);
+                "%s: '%.200s' is none of mode=, size=, kv=, evict=, every=, of= and N= with a value; %s",
+                where, word, form);
         if (twice)
             return app_fail(APP_BAD_INPUT, "%s: '%.200s' says twice what '%.100s' is to say; %s", where, line,
                             word, form);
@@ -110,6 +117,8 @@ int eval_contrast_read(struct eval_contrast *out, const char *line, const char *
     if (!out->mode || !out->a.size)
         return app_fail(APP_BAD_INPUT, "%s: '%.200s' names no %s; %s", where, line,
                         out->mode ? "size" : "mode", form);
+    if (out->of && strcmp(out->of, "score") != 0 && !eval_contrast_of_kl(out))
+        return app_fail(APP_BAD_INPUT, "%s: '%.200s' is neither score nor kl; %s", where, out->of, form);
     WNW_TRY(check_rule(out->a.evict, where));
     WNW_TRY(check_rule(out->b.evict, where));
     WNW_TRY(check_policy(out->a.policy, where));
@@ -135,7 +144,8 @@ static int check_new(json_t *seen, const struct eval_contrast *c, const char *li
     int rc = APP_OK;
     const int order = a && b ? strcmp(a, b) : 0;
     if (!a || !b ||
-        asprintf(&key, "%s %s %s %d", order < 0 ? a : b, order < 0 ? b : a, c->mode, (int)c->n_target) < 0) {
+        asprintf(&key, "%s %s %s %d %d", order < 0 ? a : b, order < 0 ? b : a, c->mode, (int)c->n_target,
+                 eval_contrast_of_kl(c)) < 0) {
         key = NULL;
         rc = eval_no_memory("the contrasts");
     } else if (order == 0) {

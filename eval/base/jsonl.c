@@ -5,6 +5,7 @@
 #include "app/clean.h"
 #include "app/console.h"
 #include "app/files.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -99,7 +100,8 @@ static int read_line(struct eval_jsonl *j, bool *more)
         block[n++] = (char)c;
         if (n < sizeof block)
             continue;
-        if (memchr(block, '\0', n)) /* it is no text, and may have no end: what has come is refused for that */
+        if (memchr(block, '\0',
+                   n)) /* it is no text, and may have no end: what has come is refused for that */
             break;
         if (j->line.len + n > MAX_LINE) {
             j->number++;
@@ -231,4 +233,26 @@ int eval_jsonl_texts(const json_t **out, const struct eval_jsonl *j, const json_
         if (!json_is_string(json_array_get(list, i)))
             return eval_jsonl_bad(j, "\"%s\" has something that is not text", key);
     return APP_OK;
+}
+
+bool eval_jsonl_is_blank(const char *text)
+{
+    return text[strspn(text, " \t\r\n")] == '\0';
+}
+
+int eval_jsonl_answers(const json_t **out, const struct eval_jsonl *j, const json_t *object)
+{
+    WNW_TRY(eval_jsonl_texts(out, j, object, "answers", 1));
+    for (size_t i = 0; i < json_array_size(*out); i++)
+        if (eval_jsonl_is_blank(json_string_value(json_array_get(*out, i))))
+            return eval_jsonl_bad(j, "\"answers\" has an empty text");
+    return APP_OK;
+}
+
+int eval_jsonl_id(const json_t **out, const struct eval_jsonl *j, const json_t *object)
+{
+    *out = json_object_get(object, "id");
+    return !*out || json_is_string(*out) || json_is_integer(*out)
+               ? APP_OK
+               : eval_jsonl_bad(j, "\"id\" is neither text nor a whole number");
 }

@@ -44,5 +44,10 @@ int eval_jsonl_text(const json_t **out, const struct eval_jsonl *j, const json_t
 /* The array of strings under `key`. It must have at least n_least of them. */
 int eval_jsonl_texts(const json_t **out, const struct eval_jsonl *j, const json_t *object, const char *key,
                      size_t n_least);
+/* The same of texts that are accepted as answers. A blank one is refused, because every prediction contains it. */
+int eval_jsonl_answers(const json_t **out, const struct eval_jsonl *j, const json_t *object);
+bool eval_jsonl_is_blank(const char *text);
+/* What "id" says, a text or a whole number; NULL where there is none. */
+int eval_jsonl_id(const json_t **out, const struct eval_jsonl *j, const json_t *object);
 
 #endif

@@ -24,6 +24,7 @@ enum eval_task_flags {
     /* The user names the file and not its folder, and means all of it: contexts stay whole, and samples longer than the model's context
      * are left out. */
     EVAL_OWN_FILE = 4096,
+    EVAL_WANTS_DOCUMENTS = 8192, /* a folder of texts and questions about them; all of them are asked */
     EVAL_WORDS_IN_TEXT = EVAL_HIDES_IN_TEXT | EVAL_OWN_WORDS,
     EVAL_TEXT_AT_DEPTHS = EVAL_HIDES_IN_TEXT | EVAL_ON_GRID,
     EVAL_FEW_SHOT = EVAL_NO_CHAT | EVAL_FIRST_LINE | EVAL_ENDS_WITH_PREFIX

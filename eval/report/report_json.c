@@ -399,6 +399,9 @@ static json_t *planned_json(const struct eval_planned_contrast *p)
     app_json_set(&o, "evict_b", c->b.evict ? json_string(c->b.evict) : json_null());
     app_json_set(&o, "every", c->a.every ? json_string(c->a.every) : json_null());
     app_json_set(&o, "every_b", c->b.every ? json_string(c->b.every) : json_null());
+    app_json_set(&o, "of", json_string(eval_contrast_of_kl(c) ? "kl" : "score"));
+    if (eval_contrast_of_kl(c))
+        app_json_set(&o, "equivalent", json_null()); /* which is said of points */
     app_json_set(&o, "measured", json_boolean(p->measured));
     app_json_set(&o, "p", app_json_number(p->measured ? p->p : NAN));
     app_json_set(&o, "p_holm", app_json_number(p->measured ? p->p_holm : NAN));

@@ -400,11 +400,12 @@ static void put_both(struct eval_doc *d, const json_t *contrast, const char *of_
 /* Contrasts that were listed before the run. */
 static void put_contrasts(struct eval_doc *d, const json_t *list)
 {
-    static const struct eval_column interval = {.show = EVAL_SHOW_DELTA, .decimals = 1};
     if (json_array_size(list) > 0)
         eval_doc_put(d, "\nprimary contrasts, listed before the run; p for all of them together (Holm)\n");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *c = json_array_get(list, i);
+        const bool kl = strcmp(eval_member_text(c, "of"), "kl") == 0;
+        const struct eval_column interval = {.show = EVAL_SHOW_DELTA, .decimals = kl ? 4 : 1};
         char length[32], delta[EVAL_MAX_NUMBER], over[EVAL_MAX_SHOWN];
         eval_doc_put(d, "%s minus %s, %s", eval_member_text(c, "a"), eval_member_text(c, "b"),
                      eval_member_text(c, "mode"));
@@ -414,10 +415,10 @@ static void put_contrasts(struct eval_doc *d, const json_t *list)
             put_both(d, c, "evict", "evict_b");
         if (json_is_string(json_object_get(c, "every")))
             put_both(d, c, "every", "every_b");
-        eval_doc_put(d, ", %s: ", length_of(length, c));
+        eval_doc_put(d, ", %s%s: ", length_of(length, c), kl ? ", KL" : "");
         if (json_is_true(json_object_get(c, "measured")))
             eval_doc_put(d, "n = %.0f, %s %s, p = %.2g %s\n", eval_member_number(c, "n"),
-                         eval_format_signed(delta, eval_member_number(c, "delta"), 1),
+                         eval_format_signed(delta, eval_member_number(c, "delta"), interval.decimals),
                          eval_column_show(over, &interval, c), eval_member_number(c, "p_holm"),
                          eval_member_text(c, "verdict"));
         else

@@ -82,7 +82,7 @@ static const struct eval_block *find_block(const struct eval_tables *t, const st
 static bool test(struct eval_planned_contrast *p, const struct eval_tables *t)
 {
     const struct eval_versus *v = &p->versus;
-    const struct eval_compared c = eval_group_compared(t->run, v->block, &v->block->groups[0], v->a, v->b);
+    const struct eval_compared c = eval_versus_compared(v, t->run);
     struct eval_gather g;
     bool good = eval_gather(&g, &c);
     if (good) {
@@ -105,7 +105,8 @@ static bool measure(struct eval_planned_contrast *p, const struct eval_tables *t
         return true;
     p->versus = (struct eval_versus){.block = block,
                                      .a = find_variant(t->run, block, &p->contrast.a),
-                                     .b = find_variant(t->run, block, &p->contrast.b)};
+                                     .b = find_variant(t->run, block, &p->contrast.b),
+                                     .of = eval_contrast_of_kl(&p->contrast) ? EVAL_M_KL : EVAL_M_SCORE};
     if (p->versus.a < 0 || p->versus.b < 0)
         return p->versus.a > -2 && p->versus.b > -2;
     const bool good = eval_versus_measure(&p->versus, t);
@@ -123,7 +124,8 @@ static bool correct(struct eval_planned_contrast *planned, int32_t n)
     for (int32_t i = 0; good && i < n; i++) {
         struct eval_planned_contrast *x = &planned[i];
         x->p_holm = p[i];
-        const char *side = x->versus.delta.delta > 0 ? "+" : "-";
+        const bool less = x->versus.delta.delta < 0, better = x->versus.of == EVAL_M_KL ? less : !less;
+        const char *side = better ? "+" : "-";
         x->verdict = !x->measured || p[i] >= level ? "~" : side;
     }
     free(p);

@@ -13,7 +13,7 @@ struct eval_planned_contrast {
     struct eval_versus versus;
     double p,
         p_holm; /* of no difference (eval_flip_test), alone and for all contrasts together; what was not measured counts as 1 */
-    const char *verdict; /* "+" or "-" where p_holm is below 0.05, else "~" */
+    const char *verdict; /* where p_holm is below 0.05 "+" or "-", whether the first is better; else "~" */
 };
 
 /* Measures the contrasts of a run. Returns an exit code: bad input for a line that cannot be read. The caller releases *out with

@@ -58,6 +58,14 @@ static bool same_but_policy(const struct eval_variant *a, const struct eval_vari
            (strcmp(a->more, b->more) == 0 || is_plain_full(a) || is_plain_full(b));
 }
 
+struct eval_compared eval_versus_compared(const struct eval_versus *v, const struct eval_run *run)
+{
+    struct eval_compared c = eval_group_compared(run, v->block, &v->block->groups[0], v->a, v->b);
+    c.m = v->of;
+    c.group = v->of == EVAL_M_SCORE ? c.group : NULL;
+    return c;
+}
+
 bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
 {
     const struct eval_run *run = t->run;
@@ -65,8 +73,10 @@ bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t)
     struct eval_gather g;
     char id[256];
     snprintf(id, sizeof id, "%.100s-%.100s", run->variants[v->a].id, run->variants[v->b].id);
-    const struct eval_compared c = eval_group_compared(run, b, &b->groups[0], v->a, v->b);
-    const bool good = eval_gather_group(&g, &v->delta, b, &c, id);
+    const struct eval_compared c = eval_versus_compared(v, run);
+    const bool good =
+        c.group ? eval_gather_group(&g, &v->delta, b, &c, id)
+                : eval_gather(&g, &c) && eval_gather_interval(&v->delta, &g, run, "kl", b->n_target, id);
     v->n = g.n;
     v->mean_a = g.n_strata > 0 ? g.sum_a / (double)g.n_strata : NAN;
     v->mean_b = g.n_strata > 0 ? g.sum_b / (double)g.n_strata : NAN;

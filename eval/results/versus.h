@@ -9,8 +9,9 @@
 struct eval_versus {
     const struct eval_block *block; /* one length, or all */
     int32_t a, b;                   /* variants of the same size, protocol and type of cache */
+    enum eval_measure of;           /* score, or KL divergence, which is of all tasks, texts included */
     size_t n;
-    double mean_a, mean_b;    /* over the informative tasks, on the samples that both have */
+    double mean_a, mean_b;    /* over the tasks that count, on the samples that both have */
     struct eval_paired delta; /* a minus b */
 };
 
@@ -19,6 +20,8 @@ struct eval_versus {
 int eval_versus_names(char *names[2], const char *list);
 /* Fails for a name that the run has no results of. Returns an exit code. */
 int eval_versus_check(const struct eval_run *run, char *const names[2]);
+/* What a pair compares. */
+struct eval_compared eval_versus_compared(const struct eval_versus *v, const struct eval_run *run);
 /* Fills in the numbers of a pair whose block and variants are set. Returns false if memory runs out. */
 bool eval_versus_measure(struct eval_versus *v, const struct eval_tables *t);
 /* Adds to *out[*n] every pair of variants of the two policies. The caller frees *out. Returns an exit code. */

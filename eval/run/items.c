@@ -54,6 +54,8 @@ static const struct need {
      offsetof(struct eval_args, squad)},
     {EVAL_WANTS_HOTPOT, NULL, "documents and questions; name them with --hotpot",
      offsetof(struct eval_args, hotpot)},
+    {EVAL_WANTS_DOCUMENTS, NULL, "a folder of documents and questions; name it with --documents",
+     offsetof(struct eval_args, documents)},
     {0, "longbench", "the files of --longbench; name their folder", offsetof(struct eval_args, longbench)},
     {0, "scbench", "the files of --scbench; name their folder", offsetof(struct eval_args, scbench)},
 };
@@ -132,6 +134,9 @@ static int add_tasks(void *user, const char *word)
     }
     if (any)
         return APP_OK;
+    for (int32_t i = 0; (t = eval_task_get(i)); i++)
+        if (eval_task_is_of(t, word) && !eval_task_source(r->args, t))
+            return add_task(r, t, word); /* which says what it needs */
     if (known)
         return app_fail(APP_BAD_INPUT, "--%s: there is no file of these sets in the folder", word);
     return unknown_task(word);
@@ -189,6 +194,8 @@ static int add_lengths(struct reading *r, const struct eval_task *task, int32_t 
         item.n = EVAL_GATE_FIRST; /* the whole text */
     else
         item.n_trials = n_trials;
+    if (task->flags & EVAL_WANTS_DOCUMENTS)
+        item.n = INT32_MAX;
     if (task->flags & EVAL_ON_GRID)
         item.n = r->items->depths.n * n_trials;
     for (int32_t i = 0; i < r->lengths.n; i++) {

@@ -175,7 +175,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         "{s:i, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:o, s:o, s:I, s:s, s:s, s:s, s:s, s:s, s:o, "
         "s:b, "
         "s:b, s:s, "
-        "s:b, s:s, s:b, s:s, s:s, s:s, s:o, s:o, s:o, s:o*, s:s*, s:s*, s:o*, s:o*, s:o*, s:o*, s:s*, s:s*}",
+        "s:b, s:s, s:b, s:s, s:s, s:s, s:o, s:o, s:o, s:o*, s:s*, s:s*, s:o*, s:o*, s:o*, s:o*, s:s*, s:s*, "
+        "s:s*}",
         "v", 1, "split", a->split, "command", command_of_process(), "winnow", wnw_version(), "model",
         model_of(s, &m->info), "tokenizer", tokenizer_of(s->model, m->info.n_vocab), "chat", chat_of(s),
         "kernel", wnw_kernel_name(), "threads",
@@ -195,7 +196,8 @@ json_t *eval_manifest_make(const struct eval_setup *s, const struct eval_configs
         m->recompress ? json_true() : NULL, "answer_tokens",
         m->answer_tokens > 0 ? json_integer(m->answer_tokens) : NULL, "lb_max_prompt",
         a->max_prompt != APP_UNSET ? json_integer(a->max_prompt) : NULL, "squad",
-        s->squad.hash[0] ? s->squad.hash : NULL, "hotpot", s->hotpot.hash[0] ? s->hotpot.hash : NULL);
+        s->squad.hash[0] ? s->squad.hash : NULL, "hotpot", s->hotpot.hash[0] ? s->hotpot.hash : NULL,
+        "documents", s->folder.hash[0] ? s->folder.hash : NULL);
 }
 
 /* ---- Remarks ---- */

@@ -14,16 +14,19 @@
 
 /* ---- Files ---- */
 
-/* Refuses more samples than the file has questions, because sample i is question i of the file. */
-static int check_questions(const struct eval_setup *s)
+/* Refuses more samples than the file has questions, because sample i is question i of the file. Of a folder all are asked. */
+static int check_questions(struct eval_setup *s)
 {
     for (int32_t i = 0; i < s->items.n; i++) {
+        int32_t *n = &s->items.items[i].n;
         const struct eval_task *task = s->items.items[i].task;
         const struct eval_records *hotpot = task->flags & EVAL_WANTS_HOTPOT ? s->source.hotpot : NULL,
                                   *r = task->flags & EVAL_WANTS_SQUAD ? s->source.squad : hotpot;
         if (r && s->items.items[i].n > r->n_questions)
             return app_fail(APP_BAD_INPUT, "%s has %d questions; lower --samples to that", task->name,
                             r->n_questions);
+        if (task->flags & EVAL_WANTS_DOCUMENTS && *n > s->folder.n_questions)
+            *n = s->folder.n_questions;
     }
     return APP_OK;
 }
@@ -174,6 +177,7 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
                               .n_trials = eval_n_trials(args),
                               .squad = &s->squad,
                               .hotpot = &s->hotpot,
+                              .folder = &s->folder,
                               .needle = args->needle,
                               .needle_mark = strcmp(args->niah_compat, "compresskv") == 0};
     WNW_TRY(eval_items_open(&s->items, args, suite));
@@ -184,6 +188,8 @@ int eval_setup_open(struct eval_setup *s, const struct eval_args *args, const st
         WNW_TRY(eval_records_read(&s->squad, args->squad));
     if (args->hotpot)
         WNW_TRY(eval_records_read(&s->hotpot, args->hotpot));
+    if (args->documents)
+        WNW_TRY(eval_records_read_folder(&s->folder, args->documents));
     WNW_TRY(check_questions(s));
     WNW_TRY(check_sets(s));
     WNW_TRY(eval_haystack_open(&w->haystack, args->haystack));
@@ -201,6 +207,7 @@ void eval_setup_close(struct eval_setup *s)
     eval_haystack_close(&s->source.haystack);
     eval_records_clear(&s->squad);
     eval_records_clear(&s->hotpot);
+    eval_records_clear(&s->folder);
     eval_chat_close(&s->chat);
     eval_items_close(&s->items);
     wnw_free(s->text_ids);

@@ -13,7 +13,7 @@ struct eval_setup {
     wnw_model *model;
     struct eval_tokenizer tokenizer;
     struct eval_chat chat;
-    struct eval_records squad, hotpot;
+    struct eval_records squad, hotpot, folder;
     struct eval_source source;
     struct eval_items items;
     /* Of --text: */

@@ -3,6 +3,7 @@
 #include "eval/tasks/records.h"
 
 #include "app/console.h"
+#include "app/files.h"
 #include "base/random.h"
 #include "eval/base/grow.h"
 #include "eval/base/info.h"
@@ -133,6 +134,116 @@ int eval_records_read(struct eval_records *r, const char *path)
     if (rc != APP_OK)
         eval_records_clear(r);
     return rc;
+}
+
+/* ---- A folder ---- */
+
+/* Adds the text in a file; its id is the file's name. */
+static int add_file(struct eval_records *r, json_t *places, uint64_t *hash, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *text;
+    size_t len;
+    WNW_TRY(app_read_regular(&text, &len, path));
+    json_t *o = eval_jsonl_is_blank(text) ? NULL : json_pack("{s:s, s:s}", "id", name, "text", text);
+    int rc = APP_OK;
+    if (eval_jsonl_is_blank(text))
+        rc = app_fail(APP_BAD_INPUT, "'%s' is empty", path);
+    else if (!o)
+        rc = app_fail(APP_BAD_INPUT, "'%s' has a name that is not UTF-8", path);
+    else if (json_object_set_new(places, name, json_integer(r->n_docs)) != 0 ||
+             !eval_grow(&r->docs, (size_t)r->n_docs, sizeof *r->docs))
+        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
+    if (rc == APP_OK) {
+        r->docs[r->n_docs++] = json_incref(o);
+        *hash = wnw__hash_join(*hash, name, strlen(name));
+        *hash = wnw__hash_join(*hash, text, len);
+    }
+    json_decref(o);
+    free(text);
+    return rc;
+}
+
+static int add_files(struct eval_records *r, json_t *places, uint64_t *hash, const char *folder)
+{
+    char **paths;
+    int n, rc = app_list_texts(&paths, &n, folder);
+    for (int i = 0; rc == APP_OK && i < n; i++)
+        rc = add_file(r, places, hash, paths[i]);
+    app_free_paths(paths, n);
+    return rc;
+}
+
+/* Adds a question that names its document. */
+static int add_named_question(struct eval_records *r, const json_t *places, const struct eval_jsonl *j,
+                              json_t *o)
+{
+    const json_t *name, *answers, *id;
+    WNW_TRY(eval_jsonl_text(&name, j, o, "document"));
+    const json_t *place = json_object_get(places, json_string_value(name));
+    if (!place)
+        return eval_jsonl_bad(j, "there is no document '%.100s' in the folder", json_string_value(name));
+    WNW_TRY(eval_jsonl_answers(&answers, j, o));
+    WNW_TRY(eval_jsonl_id(&id, j, o));
+    WNW_TRY(add_question(r, j, o));
+    struct eval_question *q = &r->questions[r->n_questions - 1];
+    q->evidence = malloc(sizeof *q->evidence);
+    if (!q->evidence)
+        return no_memory(j);
+    q->evidence[q->n_evidence++] = (int32_t)json_integer_value(place);
+    const char *text = eval_records_text(r, q->evidence[0]);
+    return eval_records_answer(q, text, strlen(text))
+               ? APP_OK
+               : eval_jsonl_bad(j, "'%.100s' has none of the answers", json_string_value(name));
+}
+
+static int add_questions(struct eval_records *r, const json_t *places, uint64_t *hash, const char *folder)
+{
+    char *path = app_in_folder(folder, "questions.jsonl");
+    struct eval_jsonl j;
+    json_t *o;
+    if (!path)
+        return app_fail(APP_FAILED, "out of memory for '%s'", folder);
+    int rc = eval_jsonl_open_regular(&j, path);
+    while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
+        *hash = wnw__hash_join(*hash, j.line.s, j.line.len);
+        rc = eval_jsonl_no_nul(&j, o);
+        if (rc == APP_OK)
+            rc = add_named_question(r, places, &j, o);
+        json_decref(o);
+    }
+    if (rc == APP_OK && r->n_questions == 0)
+        rc = app_fail(APP_BAD_INPUT, "'%s' has no questions", path);
+    eval_jsonl_close(&j);
+    free(path);
+    return rc;
+}
+
+int eval_records_read_folder(struct eval_records *r, const char *folder)
+{
+    uint64_t hash = WNW_HASH_START;
+    json_t *places = json_object(); /* indices of documents, by name */
+    *r = (struct eval_records){.n_docs = 0};
+    int rc =
+        places ? add_files(r, places, &hash, folder) : app_fail(APP_FAILED, "out of memory for '%s'", folder);
+    if (rc == APP_OK)
+        rc = add_questions(r, places, &hash, folder);
+    eval_hash_text(r->hash, hash);
+    json_decref(places);
+    if (rc != APP_OK)
+        eval_records_clear(r);
+    return rc;
+}
+
+bool eval_records_answer(const struct eval_question *q, const char *text, size_t len)
+{
+    const json_t *answers = json_object_get(q->record, "answers");
+    for (size_t i = 0; i < json_array_size(answers); i++) {
+        const char *answer = json_string_value(json_array_get(answers, i)), *found = strcasestr(text, answer);
+        if (found && found + strlen(answer) <= text + len)
+            return true;
+    }
+    return false;
 }
 
 void eval_records_clear(struct eval_records *r)

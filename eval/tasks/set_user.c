@@ -10,18 +10,13 @@
 
 enum { MAX_NEW = 65536 }; /* the longest answer that a line may ask for, tokens */
 
-static bool is_blank(const char *text)
-{
-    return text[strspn(text, " \t\r\n")] == '\0';
-}
-
 /* The text under `key`, which must say something. */
 static int read_text(const char **out, const struct eval_jsonl *j, const json_t *o, const char *key)
 {
     const json_t *text;
     WNW_TRY(eval_jsonl_text(&text, j, o, key));
     *out = json_string_value(text);
-    return is_blank(*out) ? eval_jsonl_bad(j, "\"%s\" is empty", key) : APP_OK;
+    return eval_jsonl_is_blank(*out) ? eval_jsonl_bad(j, "\"%s\" is empty", key) : APP_OK;
 }
 
 /* An empty answer is refused, because every prediction contains it. */
@@ -33,15 +28,11 @@ static int put_answers(struct eval_sample *s, struct eval_turn *turn, const stru
     if (!one == !list)
         return eval_jsonl_bad(j, one ? "\"answer\" and \"answers\" exclude each other"
                                      : "no text \"answer\" and no list \"answers\"");
-    WNW_TRY(one ? read_text(&text, j, o, "answer") : eval_jsonl_texts(&list, j, o, "answers", 1));
+    WNW_TRY(one ? read_text(&text, j, o, "answer") : eval_jsonl_answers(&list, j, o));
     if (one)
         eval_add_ref(s, turn, text);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        text = json_string_value(json_array_get(list, i));
-        if (is_blank(text))
-            return eval_jsonl_bad(j, "\"answers\" has an empty text");
-        eval_add_ref(s, turn, text);
-    }
+    for (size_t i = 0; i < json_array_size(list); i++)
+        eval_add_ref(s, turn, json_string_value(json_array_get(list, i)));
     return APP_OK;
 }
 
@@ -71,14 +62,13 @@ static int read_rest(struct eval_sample *s, struct eval_turn *turn, const struct
                      const json_t *o)
 {
     const json_t *prefix = json_object_get(o, "answer_prefix"), *max_new = json_object_get(o, "max_new"),
-                 *id = json_object_get(o, "id");
+                 *id;
     const json_int_t n = json_integer_value(max_new);
     if (prefix && !json_is_string(prefix))
         return eval_jsonl_bad(j, "\"answer_prefix\" is not text");
     if (max_new && (!json_is_integer(max_new) || n < 1 || n > MAX_NEW))
         return eval_jsonl_bad(j, "\"max_new\" is not a whole number of 1 to %d", MAX_NEW);
-    if (id && !json_is_string(id) && !json_is_integer(id))
-        return eval_jsonl_bad(j, "\"id\" is neither text nor a whole number");
+    WNW_TRY(eval_jsonl_id(&id, j, o));
     eval_put(s, &turn->prefix, "%s", prefix ? json_string_value(prefix) : "Answer:");
     if (max_new)
         s->max_new = (int32_t)n;

@@ -139,7 +139,7 @@ static int make_sample(struct eval_sample *s, struct length *len, struct eval_dr
     eval_set_meta(s, "units", json_integer(d->units));
     if (!s->too_few)
         WNW_TRY(task->make(s, d));
-    if (s->too_few)
+    if (s->too_few || s->unmade)
         return APP_OK;
     if (s->no_memory)
         return app_fail(APP_FAILED, "out of memory for a sample of %s", task->name);

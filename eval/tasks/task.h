@@ -11,7 +11,7 @@
 
 enum { EVAL_MAX_DEPTHS = 64, EVAL_MAX_TASKS = 64 /* in the table */ };
 
-/* Questions and documents of the user (qa_1, qa_2): see records.h. */
+/* Questions and documents of the user (qa_1, qa_2, doc_qa): see records.h. */
 struct eval_records;
 
 /* What all samples of a run have in common. */
@@ -26,7 +26,8 @@ struct eval_source {
     const char *needle;                        /* of niah_grid: "rand", "num", "words" or "sf" */
     bool needle_mark;                          /* niah_grid's prompts begin as in CompressKV's code */
     int32_t vt_example_units;                  /* noise blocks of vt's example; 0 = not known yet */
-    const struct eval_records *squad, *hotpot; /* without questions where the user has none */
+    /* Without questions where the user has none; folder: of doc_qa. */
+    const struct eval_records *squad, *hotpot, *folder;
 };
 
 /* A sample while it is made: its task, and its number of units and random numbers, or its line of a file. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* RULER's questions about one of many documents: the user's documents (qa_1, qa_2), or made-up people and companies
- * (qa_syn_1, qa_syn_2). */
+/* RULER's questions about one of many documents: the user's documents (qa_1, qa_2; doc_qa of any length), or made-up people and
+ * companies (qa_syn_1, qa_syn_2). */
 #include "eval/tasks/makers.h"
 
 #include "app/console.h"
@@ -15,7 +15,9 @@ struct docs {
     struct doc {
         char *text; /* owned */
         bool evidence;
-    } * at; /* [n], owned */
+        const struct eval_question
+            *asked; /* its answers tell which paragraphs are the evidence; NULL = all or none */
+    } * at;         /* [n], owned */
     size_t n;
 };
 
@@ -26,7 +28,7 @@ static bool add_doc(struct docs *d, char *text, bool evidence)
         free(text);
         return false;
     }
-    d->at[d->n++] = (struct doc){text, evidence};
+    d->at[d->n++] = (struct doc){.text = text, .evidence = evidence};
     return true;
 }
 
@@ -35,6 +37,16 @@ static void free_docs(struct docs *d)
     for (size_t i = 0; i < d->n; i++)
         free(d->at[i].text);
     free(d->at);
+}
+
+/* The paragraphs of a document. Those with an answer are the evidence. */
+static void put_paragraphs(struct eval_sample *s, const char *text, const struct eval_question *asked)
+{
+    for (size_t len; *text; text += len) {
+        const char *end = strstr(text, "\n\n");
+        len = end ? (size_t)(end - text) + strspn(end, "\n") : strlen(text);
+        eval_put_piece(s, text, len, eval_records_answer(asked, text, len));
+    }
 }
 
 /* Context and question around the documents, in random order. */
@@ -48,7 +60,10 @@ static bool put_docs(struct eval_sample *s, const struct docs *d, const char *qu
     for (size_t i = 0; i < d->n; i++) {
         const struct doc *doc = &d->at[order[i]];
         eval_put(s, &s->context, "%sDocument %zu:\n", i > 0 ? "\n\n" : "", i + 1);
-        eval_put_piece(s, doc->text, strlen(doc->text), doc->evidence);
+        if (doc->asked)
+            put_paragraphs(s, doc->text, doc->asked);
+        else
+            eval_put_piece(s, doc->text, strlen(doc->text), doc->evidence);
     }
     eval_put(s, &s->context, "\n\n");
     eval_ask(s, &eval_form_qa, (const char *const[]){"question", question, NULL});
@@ -95,6 +110,13 @@ static bool choose_docs(struct docs *d, const struct eval_records *records, cons
     return good;
 }
 
+static void add_answers(struct eval_sample *s, const struct eval_question *q)
+{
+    const json_t *answers = json_object_get(q->record, "answers");
+    for (size_t i = 0; i < json_array_size(answers); i++)
+        eval_add_ref(s, &s->turns[0], json_string_value(json_array_get(answers, i)));
+}
+
 int eval_make_documents(struct eval_sample *s, struct eval_draft *draft)
 {
     const struct eval_task *task = draft->task;
@@ -109,9 +131,61 @@ int eval_make_documents(struct eval_sample *s, struct eval_draft *draft)
         return APP_OK;
     const bool good = choose_docs(&d, records, q, (size_t)draft->units, &draft->r) &&
                       put_docs(s, &d, json_string_value(json_object_get(q->record, "question")), &draft->r);
-    const json_t *answers = json_object_get(q->record, "answers");
-    for (size_t i = 0; good && i < json_array_size(answers); i++)
-        eval_add_ref(s, &s->turns[0], json_string_value(json_array_get(answers, i)));
+    if (good)
+        add_answers(s, q);
+    free_docs(&d);
+    return good ? APP_OK : eval_no_memory("documents");
+}
+
+/* ---- A folder of documents ---- */
+
+/* Adds documents in random order until there are n letters of text. The last one is cut off after a line. */
+static bool add_others(struct docs *d, const struct eval_records *records, int32_t asked, size_t n,
+                       struct eval_random *r)
+{
+    size_t *order = eval_iota((size_t)records->n_docs), room = n;
+    bool good = order != NULL;
+    if (good)
+        eval_random_shuffle(r, order, (size_t)records->n_docs);
+    for (int32_t i = 0; good && room > 0 && i < records->n_docs; i++) {
+        const char *text = eval_records_text(records, (int32_t)order[i]);
+        size_t len = strlen(text);
+        if ((int32_t)order[i] == asked)
+            continue;
+        if (len > room)
+            for (len = room; len > 0 && text[len - 1] != '\n'; len--)
+                ;
+        if (len > 0)
+            good = add_doc(d, strndup(text, len), false);
+        room = strlen(text) > room ? 0 : room - len;
+    }
+    free(order);
+    return good;
+}
+
+/* The document that answers, whole, and others around it. A sample whose document is longer than its length is left out. */
+int eval_make_folder(struct eval_sample *s, struct eval_draft *draft)
+{
+    const struct eval_records *records = draft->w->folder;
+    const struct eval_question *q = &records->questions[s->index % records->n_questions];
+    const char *text = eval_records_text(records, q->evidence[0]);
+    const json_t *id = json_object_get(q->record, "id");
+    const size_t len = strlen(text);
+    struct docs d = {0};
+    s->unmade = len > (size_t)draft->units;
+    if (s->unmade)
+        return APP_OK;
+    bool good = add_doc(&d, strdup(text), true);
+    if (good) {
+        d.at[0].asked = q;
+        good = add_others(&d, records, q->evidence[0], (size_t)draft->units - len, &draft->r) &&
+               put_docs(s, &d, json_string_value(json_object_get(q->record, "question")), &draft->r);
+    }
+    if (good)
+        add_answers(s, q);
+    if (id)
+        eval_set_meta(s, "id", json_deep_copy(id));
+    s->text = wnw__hash_of(text, len);
     free_docs(&d);
     return good ? APP_OK : eval_no_memory("documents");
 }

@@ -33,4 +33,23 @@ path.write_bytes(gzip.compress("".join(json.dumps(r) + "\n" for r in rows).encod
 PY
 rerun again --samples 2 && fail 'other answers on the same kernel were not noticed'
 grep -q '4 texts, 0 answers' "$work/out" || fail "other answers: $(cat "$work/out")"
+
+# A run with a profile that does not ship, and a file that is another one now.
+seq -f 'Sentence number %g says that all is well.' 1 400 >"$work/text.txt"
+good 'a run of a text' eval -m "$llama" -t 1 --quiet --tasks ppl --text "$work/text.txt" --lengths 256 --samples 1 --policies snapkv --out "$work/of-text"
+sed -i 's|"--quiet"|"--quiet","--profile","/elsewhere/mine.json"|' "$work/of-text/run.json"
+records --add "$work/of-text" of-text || fail "a run of a text cannot be taken in: $(cat "$work/err")"
+rerun of-text --file "text.txt=$work/text.txt" || fail "a run with a profile of its own: $(cat "$work/err" "$work/out")"
+grep -q "the profile 'mine.json', which does not ship" "$work/out" && grep -q 'of 2 answers that both have: 2 texts' "$work/out" || fail "a profile: $(cat "$work/out")"
+sed 's/well/bad/' "$work/text.txt" >"$work/other.txt"
+rerun of-text --file "text.txt=$work/other.txt"
+grep -q "text: the file is another one than the record's" "$work/out" || fail "another text: $(cat "$work/out")"
+rerun of-text && fail 'a text that is not here was not missed'
+grep -q 'say where it is with --file text.txt=PATH' "$work/err" || fail "no text: $(cat "$work/err")"
+
+# The perturbation study has texts and no answers.
+good 'a perturbation study' eval --study perturbation -m "$llama" -t 1 --quiet --text "$work/text.txt" --lengths 256 --samples 2 --ratios 0.8 --out "$work/perturbed"
+records --add "$work/perturbed" perturbed || fail "a study cannot be taken in: $(cat "$work/err")"
+rerun perturbed --file "text.txt=$work/text.txt" || fail "a study cannot be run again: $(cat "$work/err" "$work/out")"
+grep -q 'of 4 changes that both have: 4 of the same token, 4 the same' "$work/out" || fail "the study: $(cat "$work/out")"
 finish

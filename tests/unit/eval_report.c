@@ -762,6 +762,50 @@ static void test_primary_contrasts(void **state)
     clear(&runs, &t);
 }
 
+/* A line of a text, which has no score. */
+static void line_of_text(int index, const char *policy, const char *size, double kl)
+{
+    fprintf(results,
+            "{\"v\":1,\"task\":\"ppl\",\"N\":512,\"index\":%d,\"turn\":0,\"config\":\"%s\",\"policy\":\"%s\","
+            "\"mode\":\"agnostic\",\"size\":\"%s\",\"kv_type\":\"f16\",\"stop\":\"text\",\"kl\":%.17g,"
+            "\"scores\":{\"nll\":2}}\n",
+            index, policy, policy, size, kl);
+}
+
+/* Contrasts of divergence: on texts too, which have no score and are no informative task; less is better. */
+static void test_contrasts_of_kl(void **state)
+{
+    struct eval_runs runs;
+    struct eval_tables t;
+    struct eval_planned_contrast *p;
+    int32_t n;
+    (void)state;
+    begin("{\"model\":\"x\",\"contrasts\":[\"snapkv vs lagkv mode=agnostic size=ratio=0.5 of=kl\","
+          "\"lagkv vs snapkv mode=agnostic size=ratio=0.5 of=kl\","
+          "\"snapkv vs lagkv mode=agnostic size=ratio=0.5 of=score\"]}");
+    for (int i = 0; i < 8; i++) {
+        line_of_text(i, "full", "full", 0.0);
+        line_of_text(i, "snapkv", "ratio=0.5", i < 4 ? 0.125 : 0.25);
+        line_of_text(i, "lagkv", "ratio=0.5", 0.5);
+    }
+    read_tables(&runs, &t, false);
+    assert_int_equal(eval_planned_contrasts_make(&p, &n, &t), APP_OK);
+    assert_int_equal(n, 3);
+    assert_true(p[0].measured && p[1].measured && !p[2].measured);
+    assert_near(p[0].versus.delta.delta, -0.3125, 1e-12);
+    assert_near(p[0].versus.mean_a, 0.1875, 1e-12);
+    assert_near(p[0].p, 2.0 / 256, 1e-12);
+    assert_string_equal(p[0].verdict, "+");
+    assert_near(p[1].versus.delta.delta, 0.3125, 1e-12);
+    assert_string_equal(p[1].verdict, "-");
+    eval_planned_contrasts_free(p, n);
+    struct forms f = make_forms(&runs, &t, NULL);
+    assert_contains(f.text.text.s,
+                    "snapkv minus lagkv, agnostic, ratio=0.5, f16, all lengths, KL: n = 8, -0.3125 [");
+    clear_forms(&f);
+    clear(&runs, &t);
+}
+
 /* One policy under two rules of eviction, which run.json names by configuration, and a contrast that names neither: the end's. */
 static void test_contrasts_of_rules(void **state)
 {
@@ -845,6 +889,10 @@ static const struct contrast_row contrast_lines[] = {
     {"snapkv vs lagkv mode=aware size=own evict=chunk:", APP_BAD_INPUT},
     {"snapkv vs lagkv mode=aware size=own evict=end/", APP_BAD_INPUT},
     {"snapkv vs lagkv mode=aware size=own evict=end/chunk/layer", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own of=", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own of=words", APP_BAD_INPUT},
+    {"snapkv vs lagkv mode=aware size=own of=kl of=kl", APP_BAD_INPUT},
+    {"lagkv:lag=128,retain=0.5 vs full mode=aware size=ratio=0.5 kv=q8_0 N=1024 of=kl", APP_OK},
 };
 
 /* Sizes, types of cache and rules of --evict-every: one for both sides, or one for each. */
@@ -1558,6 +1606,7 @@ int main(void)
         cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_primary_contrasts),
+        cmocka_unit_test(test_contrasts_of_kl),
         cmocka_unit_test(test_contrast_sides),
         cmocka_unit_test(test_contrast_of_rules),
         cmocka_unit_test(test_contrasts_of_rules),

@@ -129,7 +129,8 @@ static int32_t samples_of(int32_t n)
 static const struct eval_task *own_task(int32_t *i)
 {
     const struct eval_task *t;
-    while ((t = eval_task_get((*i)++)) && t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT | EVAL_IS_SET))
+    while ((t = eval_task_get((*i)++)) &&
+           t->flags & (EVAL_WANTS_SQUAD | EVAL_WANTS_HOTPOT | EVAL_WANTS_DOCUMENTS | EVAL_IS_SET))
         ;
     return t;
 }
