@@ -323,16 +323,17 @@ def cur_forms(p, r, leverage, block=32):
 @case("lagkv:lag=32,use=value", wk=0, wv=1)
 @case("lagkv:lag=32,wv=3", wk=1, wv=3)
 def lagkv_weights(p, r, wk, wv):
-    def score(l, j, b):
-        blocks = ((x[l][b:b + 32, j].astype(np.float64), x[l][b + 32:b + 64, j].astype(np.float64)) for x in (p.k, p.v))
+    def score(l, j, b, lag):
+        blocks = ((x[l][b:b + lag, j].astype(np.float64), x[l][b + lag:b + 2 * lag, j].astype(np.float64))
+                  for x in (p.k, p.v))
         return sum(weight * spread(z, ref) for weight, (z, ref) in zip((wk, wv), blocks))
     return partitions(p, r, score, lag=32)
 
 
 @case("l2norm:lag=32,wv=1,low=0")
 def l2norm_high(p, r):
-    def score(l, j, b):
-        return sum(np.linalg.norm(x[l][b:b + 32, j].astype(np.float64), axis=1) for x in (p.k, p.v))
+    def score(l, j, b, lag):
+        return sum(np.linalg.norm(x[l][b:b + lag, j].astype(np.float64), axis=1) for x in (p.k, p.v))
     return partitions(p, r, score, lag=32, skip=2)
 
 

@@ -704,16 +704,23 @@ def cur(p, r, block=16):
 
 
 def partitions(p, r, score, sink=16, lag=128, skip=0):
-    """LagKV's blocks: the k best of each but the last complete one; sinks, that block and the remainder stay."""
-    blocks, m = divmod(p.n - sink, lag)
-    k = (average(p, r) - sink - lag - m) // (blocks - 1)
+    """LagKV's blocks: the k best of each but the last complete one; sinks, that block and the remainder stay.
+
+    Blocks are halved until one entry of each survives. score(layer, head, begin, lag) is of one block.
+    """
+    while True:
+        blocks, m = divmod(p.n - sink, lag)
+        k = (average(p, r) - sink - lag - m) // (blocks - 1)
+        if k > 0 or lag < 8:
+            break
+        lag //= 2
     keep = [[list(range(p.n))] * p.K for _ in range(skip)]
     for l in range(skip, p.L):
         keep.append([])
         for j in range(p.K):
             kept = [*range(sink), *range(sink + (blocks - 1) * lag, p.n)]
             for b in range(sink, sink + (blocks - 1) * lag, lag):
-                kept += (b + ranked(score(l, j, b))[:k]).tolist()
+                kept += (b + ranked(score(l, j, b, lag))[:k]).tolist()
             keep[l].append(sorted(kept))
     return keep
 
@@ -731,7 +738,7 @@ def spread(z, ref):
 @case("localkv:lag=32", own=True, lag=32)
 @case("localkv:lag=16", own=True, lag=16)
 def lagkv(p, r, own, lag):
-    def score(l, j, b):
+    def score(l, j, b, lag):
         ref = slice(b, b + lag) if own else slice(b + lag, b + 2 * lag)
         return sum(spread(x[l][b:b + lag, j].astype(np.float64), x[l][ref, j].astype(np.float64)) for x in (p.k, p.v))
     return partitions(p, r, score, lag=lag)
@@ -740,7 +747,7 @@ def lagkv(p, r, own, lag):
 @case("l2norm:lag=32", lag=32)
 @case("l2norm:lag=16", lag=16)
 def l2norm(p, r, lag):
-    def score(l, j, b):
+    def score(l, j, b, lag):
         return -np.linalg.norm(p.k[l][b:b + lag, j].astype(np.float64), axis=1)
     return partitions(p, r, score, lag=lag, skip=2)
 
