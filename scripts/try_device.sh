@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Tries winnow around a device of ggml on this machine: try_device.sh NAME [--quick] [-m MODEL] [BUILD]. NAME is as `winnow doctor` lists
-# it, BUILD the folder of a build with tests, MODEL that of the demo or another one. It prints a block for an issue, and ends with 1 if a
-# check failed.
+# Tries winnow around a device of ggml on this machine: try_device.sh NAME [--quick] [--bytes N] [-m MODEL] [BUILD]. NAME is as `winnow doctor`
+# lists it, BUILD the folder of a build with tests, MODEL that of the demo or another one, N how much of a text it reads. It prints a block for an
+# issue, and ends with 1 if a check failed.
 #
 #   dropped = hidden   logits with entries dropped, compared with hidden ones and with the device WINNOW
 #   keep-sets          which entries stay of a document, compared with this machine's CPU without --devices
@@ -14,12 +14,13 @@
 # Families are compared with the same device without winnow, or with the CPU where a worker has it.
 # --quick leaves the families and the bench out, which take minutes.
 set -u
-usage() { echo "usage: scripts/try_device.sh NAME [--quick] [-m MODEL] [BUILD]" >&2; exit 2; }
+usage() { echo "usage: scripts/try_device.sh NAME [--quick] [--bytes N] [-m MODEL] [BUILD]" >&2; exit 2; }
 root=$(cd "$(dirname "$0")/.." && pwd)
-name= quick=false build= model=smollm2-135m
+name= quick=false bytes=6000 build= model=smollm2-135m
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=true ;;
+        --bytes) shift && bytes=${1:-} && [[ $bytes =~ ^[1-9][0-9]{0,8}$ ]] || usage ;;
         -m) shift && model=${1:-} ;;
         -*) usage ;;
         *) if [ -z "$name" ]; then name=$1; elif [ -z "$build" ]; then build=$1; else usage; fi ;;
@@ -96,7 +97,7 @@ types() { as_likely f16 && as_likely q8_0 && as_likely q4_0; }
 bench() { "$build/winnow" bench -m "$model" --devices "$name" --peer own --lengths 512 --budget 64 --reps 3; }
 
 cd "$root" || exit 1
-head -c 6000 examples/document.txt >"$work/text"
+head -c "$bytes" examples/document.txt >"$work/text"
 echo '```'
 echo "winnow around $name: $("$build/winnow" --version 2>/dev/null | head -n 1), $(uname -sm)"
 "$build/winnow" doctor 2>/dev/null | sed -n '/^devices/,/^[a-z]/p' | grep -E "^(devices)? +" | sed 's/^/    /'

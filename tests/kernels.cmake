@@ -70,7 +70,7 @@ function(wnw_family_tests family)
 endfunction()
 
 # ---- Kernels of other CPUs ----
-# Tests whose subject is what kernels compute run with every family, and kvpress's keep-sets with the first. Tests of products compare
+# Tests whose subject is what kernels compute run with every family. Tests of products compare
 # two computations of the same kernels, or bounds that the noise below moves further than another family does: ALL asks for these.
 # Scripts compare texts, which noise changes sooner, too.
 set(family_tests ${wnw_kernel_tests})
@@ -78,7 +78,6 @@ list(FILTER family_tests EXCLUDE REGEX "^cli_")
 set(of_kernels ${family_tests})
 list(FILTER of_kernels INCLUDE REGEX "^unit_|^model_(attention|batch|observe|parity|projnorm|tail|trace|bridge_(logits|products))$")
 
-set(first model_golden)
 foreach(family IN LISTS played)
   wnw_endings_of(${family} endings)
   set(left_out "")
@@ -88,8 +87,7 @@ foreach(family IN LISTS played)
     endif()
   endforeach()
   wnw_kernel_objects(${family} ${left_out})
-  set(tests ${of_kernels} ${first})
-  set(first "")
+  set(tests ${of_kernels})
   if(WNW_TEST_KERNELS STREQUAL "ALL")
     set(tests ${family_tests})
   endif()

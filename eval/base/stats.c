@@ -62,6 +62,40 @@ struct drawing {
     size_t begin, n_draw;
 };
 
+/* Clusters as drawing adds them up, thousands of times: sum[n_clusters] of their differences, and how many these are. */
+struct wholes {
+    const double *sum;
+    const size_t *n; /* NULL: `each` in every cluster */
+    size_t each;
+    double *own_sum; /* owned, as own_n */
+    size_t *own_n;
+};
+
+static bool wholes_of(struct wholes *w, const struct eval_pairs *p)
+{
+    *w = (struct wholes){.sum = p->d, .each = 1};
+    if (!p->cluster)
+        return true;
+    w->sum = w->own_sum = calloc(n_clusters(p) + 1, sizeof *w->own_sum);
+    w->n = w->own_n = calloc(n_clusters(p) + 1, sizeof *w->own_n);
+    bool equal = true;
+    for (size_t c = 0; w->own_sum && w->own_n && c < n_clusters(p); c++) {
+        add_cluster(&w->own_sum[c], &w->own_n[c], p, c);
+        equal = equal && w->own_n[c] == w->own_n[0];
+    }
+    if (w->own_n && equal) {
+        w->each = w->own_n[0];
+        w->n = NULL;
+    }
+    return w->own_sum && w->own_n;
+}
+
+static void wholes_clear(struct wholes *w)
+{
+    free(w->own_sum);
+    free(w->own_n);
+}
+
 static struct drawing drawing_of(const struct eval_pairs *p, size_t s)
 {
     const size_t begin = stratum_begin(p, s), size = stratum_begin(p, s + 1) - begin;
@@ -74,17 +108,8 @@ static struct drawing drawing_of(const struct eval_pairs *p, size_t s)
     return (struct drawing){eval_range_of(size), begin, n_strata(p) > 1 ? size - 1 : size};
 }
 
-/* Whether every difference is a cluster. */
-static bool stand_alone(const struct eval_pairs *p)
-{
-    bool alone = !p->cluster || p->n_clusters == p->n;
-    for (size_t c = 0; alone && p->cluster && c < p->n; c++)
-        alone = p->cluster[c] == c;
-    return alone;
-}
-
-/* Mean of the means of clusters that are drawn from each stratum; how[n_strata]. alone: every difference is a cluster. */
-static double mean_of_drawn(const struct eval_pairs *p, const struct drawing *how, bool alone,
+/* Mean of the means of clusters that are drawn from each stratum; how[n_strata]. */
+static double mean_of_drawn(const struct eval_pairs *p, const struct drawing *how, const struct wholes *w,
                             struct eval_random *r)
 {
     struct eval_random own = *r; /* which stays in registers */
@@ -94,13 +119,12 @@ static double mean_of_drawn(const struct eval_pairs *p, const struct drawing *ho
         size_t n = 0;
         for (size_t k = 0; k < how[s].n_draw; k++) {
             const size_t c = how[s].begin + eval_random_within(&own, &how[s].clusters);
-            if (alone)
-                sum += p->d[c];
-            else
-                add_cluster(&sum, &n, p, c);
+            sum += w->sum[c];
+            if (w->n)
+                n += w->n[c];
         }
-        if (alone)
-            n = how[s].n_draw;
+        if (!w->n)
+            n = how[s].n_draw * w->each;
         of_strata += n > 0 ? sum / (double)n : 0.0;
     }
     *r = own;
@@ -196,16 +220,18 @@ static bool varies(const struct eval_pairs *p)
 static bool draw_clusters(struct eval_paired *out, const struct eval_pairs *p, double *rounds,
                           struct eval_random *r)
 {
-    const bool alone = stand_alone(p);
     struct drawing *how = malloc(n_strata(p) * sizeof *how);
-    for (size_t s = 0; how && s < n_strata(p); s++)
+    struct wholes w;
+    const bool good = wholes_of(&w, p) && how;
+    for (size_t s = 0; good && s < n_strata(p); s++)
         how[s] = drawing_of(p, s);
-    for (int b = 0; how && b < EVAL_BOOT_ROUNDS; b++)
-        rounds[b] = mean_of_drawn(p, how, alone, r);
-    if (how)
+    for (int b = 0; good && b < EVAL_BOOT_ROUNDS; b++)
+        rounds[b] = mean_of_drawn(p, how, &w, r);
+    if (good)
         out->over = eval_rounds_interval(rounds);
+    wholes_clear(&w);
     free(how);
-    return how;
+    return good;
 }
 
 /* Draws tasks, where there are enough; what is not known of their own samples is not known of others either. rounds[EVAL_BOOT_ROUNDS]

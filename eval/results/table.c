@@ -116,15 +116,32 @@ static bool find_strata(struct eval_block *b, const struct eval_run *run, bool n
 
 /* ---- Rows ---- */
 
-static bool make_row(struct eval_row *row, const struct eval_block *b, const struct eval_run *run)
+/* A row's cell of a stratum in the table of that length, which a table over all lengths repeats; NULL: there is none yet. Tables of a protocol
+ * have the same rows. */
+static const struct eval_cell *made_before(const struct eval_tables *t, const struct eval_block *b,
+                                           const struct eval_stratum *s, int32_t row)
 {
+    for (const struct eval_block *o = t->blocks; o < b; o++)
+        for (int32_t i = 0; strcmp(o->mode, b->mode) == 0 && i < o->n_strata; i++)
+            if (o->strata[i].task == s->task && o->strata[i].n_target == s->n_target)
+                return &o->rows[row].cell[i];
+    return NULL;
+}
+
+static bool make_row(struct eval_row *row, const struct eval_block *b, const struct eval_tables *t)
+{
+    const struct eval_run *run = t->run;
     const double asked = run->variants[row->variant].removed;
     struct eval_mean removed = {0};
     bool good = true;
     for (int32_t i = 0; good && i < b->n_strata; i++) {
         const struct eval_compared on = {run,          &b->strata[i], 1,           NULL,
                                          row->variant, b->baseline,   EVAL_M_SCORE};
-        good = eval_cell_make(&row->cell[i], &on, true);
+        const struct eval_cell *before = made_before(t, b, &b->strata[i], (int32_t)(row - b->rows));
+        if (before)
+            row->cell[i] = *before;
+        else
+            good = eval_cell_make(&row->cell[i], &on, true);
         eval_mean_add(&removed, row->cell[i].m[EVAL_M_RATIO]);
     }
     row->removed = eval_mean_value(&removed);
@@ -132,8 +149,9 @@ static bool make_row(struct eval_row *row, const struct eval_block *b, const str
     return good && eval_means_make(row, b, run);
 }
 
-static bool make_rows(struct eval_block *b, const struct eval_run *run)
+static bool make_rows(struct eval_block *b, const struct eval_tables *t)
 {
+    const struct eval_run *run = t->run;
     eval_groups_find(b, run);
     b->baseline = find_baseline(run, b->mode);
     b->rows = calloc((size_t)run->n_variants + 1, sizeof *b->rows);
@@ -143,7 +161,7 @@ static bool make_rows(struct eval_block *b, const struct eval_run *run)
         struct eval_row *row = &b->rows[b->n_rows++];
         row->variant = i;
         row->cell = calloc((size_t)b->n_strata + 1, sizeof *row->cell);
-        if (!row->cell || !make_row(row, b, run))
+        if (!row->cell || !make_row(row, b, t))
             return false;
         if (row->macro.n > b->n_samples) {
             b->n_samples = row->macro.n;
@@ -161,7 +179,7 @@ static bool add_block(struct eval_tables *t, const char *mode, int32_t n_target)
         return false;
     struct eval_block *b = &t->blocks[t->n++];
     *b = (struct eval_block){.mode = mode, .n_target = n_target, .baseline = -1};
-    return find_strata(b, t->run, t->no_gate) && make_rows(b, t->run);
+    return find_strata(b, t->run, t->no_gate) && make_rows(b, t);
 }
 
 /* The lengths of the results of a protocol, ascending, each once. NULL if memory runs out. */

@@ -5,7 +5,7 @@ smollm2=$models/smollm2-135m.gguf
 need_file "$smollm2"
 tasks=niah_single_1,niah_single_2,niah_single_3,niah_multikey_1,niah_multikey_2,niah_multikey_3,niah_multivalue,niah_multiquery
 tasks+=,vt,qa_syn_1,qa_syn_2,niah_grid,passkey64,passkey7,scb_kv_syn,scb_prefix_suffix_syn,scb_niah_syn
-good 'closed book' eval -m "$smollm2" -t 1 --quiet --closed-book --tasks $tasks --lengths 1024 --samples 1 --depths 50 --answer-tokens 24 --batch 1 \
+good 'closed book' eval -m "$smollm2" -t 1 --quiet --closed-book --tasks $tasks --lengths 1024 --samples 1 --depths 50 --answer-tokens 12 --batch 1 \
     --out "$work/closed"
 python3 - "$work/closed" $tasks <<'PY' || fail 'closed book: scores'
 import collections, json, sys

@@ -12,7 +12,7 @@ start_worker --device CPU
 # Several threads ask the gates of the default policy, and keep their scores.
 demo=$models/smollm2-135m.gguf
 need_file "$demo"
-head -c 3000 examples/document.txt >"$work/demo.txt"
+head -c 1200 examples/document.txt >"$work/demo.txt"
 for times in 1 2 3; do
     good "gates by several threads, $times" run -m "$demo" --devices cpu -t 4 -f "$work/demo.txt" -p 'Who?' --ratio 0.75 -n 1
 done

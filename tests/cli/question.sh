@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 need_file "$models/smollm2-135m.gguf"
 
-head -c 1500 examples/document.txt >"$work/doc"
+head -c 600 examples/document.txt >"$work/doc"
 
 # plan NAME FILE ARGS...: a plan of the document.
 plan() {

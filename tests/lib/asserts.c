@@ -188,8 +188,15 @@ double test_relative_error(const float *a, const float *b, size_t n)
     return top > 0.0 ? worst / top : HUGE_VAL;
 }
 
-/* In four sums, because one would wait for itself: references of attention spend their time here. */
-double test_dot(const float *a, const float *b, int32_t n)
+/* References of attention spend their time here. Sanitizers, which look at what is tested, make it fifteen times longer. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread"), optimize("O3")))
+#else
+#define UNWATCHED
+#endif
+
+/* In four sums, because one would wait for itself. */
+UNWATCHED double test_dot(const float *a, const float *b, int32_t n)
 {
     double sum[4] = {0};
     int32_t i = 0;

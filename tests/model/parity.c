@@ -341,14 +341,16 @@ static bool compare_model(const char *name, const char *float32, const int32_t *
 
 static void smollm2(void **state)
 {
-    enum { N = 320, N_UBATCH = 256 }; /* the prompt must not fit one ubatch */
+    /* The prompt must not fit one ubatch. In repetitions with other kernels, which go through the same graphs, most of the time is libllama's,
+     * whose numbers are the same again. */
+    const int32_t n_read = test_other_kernels() ? 100 : 320, n_ubatch = test_other_kernels() ? 72 : 256;
     (void)state;
     char float32[4096];
     int32_t n = 0;
     test_model_path(float32, sizeof float32, "smollm2-135m-f32.gguf");
     int32_t *tokens = test_golden_tokens(&n);
-    assert_cmp(n, >=, N);
-    const bool ok = compare_model("smollm2-135m.gguf", float32, tokens, N, N_UBATCH);
+    assert_cmp(n, >=, n_read);
+    const bool ok = compare_model("smollm2-135m.gguf", float32, tokens, n_read, n_ubatch);
     free(tokens);
     assert_true(ok);
 }

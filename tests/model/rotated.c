@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 256, N_DECODE = 24, N_CTX = 512 };
+enum { N = 256, N_DECODE = 24, N_REAL = 8, N_CTX = 512 };
 
 /* The prompt of a real model, and its tokens to decode. */
 static int32_t *read_text(const wnw_model *m, int32_t n)
@@ -31,7 +31,7 @@ static int32_t *read_text(const wnw_model *m, int32_t n)
     return tokens;
 }
 
-/* Reads N tokens and decodes the following; logits of every step go to out[N_DECODE + 1][n_vocab]. */
+/* Reads N tokens and decodes the following; logits of every step go to out[N_REAL + 1][n_vocab]. */
 static void run(const wnw_model *m, const struct test_session *how, const int32_t *tokens, float *out,
                 bool force)
 {
@@ -42,9 +42,9 @@ static void run(const wnw_model *m, const struct test_session *how, const int32_
     if (force)
         wnw__cache_rotate(&s->cache);
     test_prefill(s, tokens, N);
-    for (int i = 0; i <= N_DECODE; i++) {
+    for (int i = 0; i <= N_REAL; i++) {
         memcpy(out + (size_t)i * n, wnw_session_logits(s), n * sizeof *out);
-        if (i < N_DECODE)
+        if (i < N_REAL)
             assert_ok(wnw_session_decode(s, tokens[N + i]));
     }
     wnw_session_free(s);
@@ -53,7 +53,7 @@ static void run(const wnw_model *m, const struct test_session *how, const int32_
 static double divergence(const float *want, const float *is, int32_t n_vocab)
 {
     struct test_diff d = {0};
-    for (int i = 0; i <= N_DECODE; i++)
+    for (int i = 0; i <= N_REAL; i++)
         test_diff_add(&d, want + (size_t)i * (size_t)n_vocab, is + (size_t)i * (size_t)n_vocab, n_vocab);
     return test_diff_kl(&d);
 }
@@ -63,17 +63,14 @@ static double divergence(const float *want, const float *is, int32_t n_vocab)
 static void nearer_to_float32(void **state)
 {
     (void)state;
-    char path[4096];
-    test_float32_copy(path, sizeof path, "smollm2-135m.gguf");
-    wnw_model *m;
-    assert_ok(wnw_model_open(&m, path, NULL));
+    wnw_model *m = test_model_open("smollm2-135m-f32.gguf");
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
     assert_ok(wnw_model_get_info(m, &info));
-    const size_t n = (size_t)(N_DECODE + 1) * (size_t)info.n_vocab;
+    const size_t n = (size_t)(N_REAL + 1) * (size_t)info.n_vocab;
     float *want = malloc(n * sizeof *want), *is = malloc(n * sizeof *is);
     assert_non_null(want);
     assert_non_null(is);
-    int32_t *tokens = read_text(m, N + N_DECODE);
+    int32_t *tokens = read_text(m, N + N_REAL);
     struct test_session how = {.kv_type = WNW_KV_F32, .attn = WNW_ATTN_F32, .n_ctx = N_CTX};
     run(m, &how, tokens, want, false);
     run(m, &how, tokens, is, true);
@@ -96,7 +93,6 @@ static void nearer_to_float32(void **state)
     free(is);
     wnw_free(tokens);
     wnw_model_free(m);
-    remove(path);
 }
 
 static struct test_model llama;
