@@ -236,13 +236,14 @@ struct wnw__wrap_store {
     struct wnw__bridge_tensor *t;
 };
 
-/* What a graph does with layers. */
+/* What a graph does with layers. Lists are the backend's, and are valid until it looks at another graph. */
 struct wnw__wrap_look {
     struct ggml_cgraph *graph;
     struct wnw__bridge_flash *flash; /* [n_flash] */
     struct wnw__wrap_store *stores;  /* [n_store] */
     struct wnw__wrap_store *touched; /* [n_touched] all nodes on layers but views */
     int32_t n_flash, n_store, n_touched;
+    uint64_t number;                   /* another one for each graph that is not the last one again */
     bool ragged;                       /* it writes or attends to a ragged layer */
     const struct wnw__wrap_taps *taps; /* that are added to it; NULL: none */
     /* whose policy wants to know what entries receive; NULL: nobody does */
@@ -253,10 +254,8 @@ struct wnw__wrap_look {
 int wnw__wrap_can(struct wnw__wrap *w, const struct wnw__bridge_flash *f, bool sums);
 /* Decides what layers may become that no graph had before: of one that is not computed yet (wrap/wrap_look.c). */
 void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
-/* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED; the caller frees
- * *look in any case. */
+/* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED. */
 int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
-void wnw__wrap_look_free(struct wnw__wrap_look *look);
 
 /* ---- The backend ---- */
 
@@ -289,11 +288,45 @@ struct wnw__wrap_numbered {
     uint64_t places;                 /* of its rows, when X got it by its number; 0: X did not */
 };
 
+/* What was found in the graph that was looked at last. libllama computes one graph for many tokens. */
+struct wnw__wrap_found {
+    struct wnw__wrap_look look;
+    struct wnw__wrap_block flash, stores, touched; /* its lists */
+    const struct ggml_tensor *first, *last;        /* nodes */
+    int n;                                         /* nodes; 0: it cannot be recognised */
+    uint64_t noted; /* the number of the graph whose nodes were noted for policies; 0: none */
+};
+
+/* A tensor of libllama's that points to X's memory, as it was. */
+struct wnw__wrap_pointed_at {
+    struct ggml_tensor *t;
+    const struct wnw__bridge_tensor *mine;
+    int64_t rows; /* that are reached */
+    bool twice;   /* it is in the list already */
+    ggml_backend_buffer_t buffer;
+    void *data;
+    int64_t ne1, ne2;
+};
+
+/* Those of a graph. */
+struct wnw__wrap_points {
+    struct wnw__wrap_pointed_at *list; /* [n] */
+    size_t n, cap;
+    uint64_t key; /* of the graph that they are of; 0: of none */
+};
+
+struct wnw__wrap_made; /* wrap/wrap_graph.c */
+
 struct wnw__wrap_run {
     struct wnw__wrap *w;
     ggml_backend_t x;
-    unsigned freed;    /* of the device, when X last got a graph with a number of its own */
-    bool at_once;      /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
+    unsigned freed; /* of the device, when X last got a graph with a number of its own */
+    bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
+    struct wnw__wrap_found found;
+    struct wnw__wrap_points points;
+    struct wnw__wrap_made *made; /* our graph that was made last, in `nodes`; NULL: none */
+    uint64_t made_key;           /* of what it was made; 0: it does not come again */
+    uint64_t n_memory;           /* how often memory of our graphs was made */
     char no_sums[256]; /* what X lacks for policies that sum up attention; "": nothing that is known */
     struct wnw__wrap_memory kept, scratch, packed, sums, taps; /* of our graphs */
     struct wnw__wrap_block nodes, tap_nodes;                   /* and their nodes */
@@ -310,14 +343,18 @@ int wnw__wrap_memory_read(struct wnw__wrap_run *r, const struct wnw__wrap_memory
 void *wnw__wrap_block_need(struct wnw__wrap_block *b, size_t size);
 /* Has X compute the graph of `look`, whose ragged layers are settled, with our attention (wrap/wrap_graph.c). */
 enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look);
+/* The same of a graph without ragged layers, with what is copied for a policy. */
+enum ggml_status wnw__wrap_graph_tapped(struct wnw__wrap_run *r, const struct wnw__wrap_look *look);
 /* A graph for n nodes, without a number. It lives until the next one. NULL: no memory. */
 struct ggml_cgraph *wnw__wrap_graph_new(struct wnw__wrap_run *r, int n);
 /* libllama's scheduler is about to number the graph. */
 void wnw__wrap_numbered(struct wnw__wrap_run *r, struct ggml_cgraph *graph);
 /* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. `run` has the same nodes, and
- * may be the graph itself. */
+ * may be the graph itself. key: another one where the nodes have other tensors than the last time; 0: they may have. */
 enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, const struct wnw__wrap_look *look,
-                                   struct ggml_cgraph *run);
+                                   struct ggml_cgraph *run, uint64_t key);
+void wnw__wrap_points_free(struct wnw__wrap_points *p);
+void wnw__wrap_made_free(struct wnw__wrap_made *m);
 
 /* ---- Policies ---- */
 
@@ -336,6 +373,8 @@ struct wnw__wrap_taps;
 int wnw__wrap_taps_new(struct wnw__wrap_taps **out, struct wnw__bridge_backend *b);
 void wnw__wrap_taps_free(struct wnw__wrap_taps *t);
 int32_t wnw__wrap_taps_count(const struct wnw__wrap_taps *t);
+/* Another one where copies are of other tensors, or elsewhere; 0: there are none. */
+uint64_t wnw__wrap_taps_key(const struct wnw__wrap_taps *t);
 /* Adds the copies that come before a node; the caller then adds that. */
 void wnw__wrap_taps_add(const struct wnw__wrap_taps *t, struct ggml_cgraph *graph,
                         const struct ggml_tensor *before);

@@ -63,24 +63,12 @@ static int forget_graph(struct wnw__wrap_run *r)
                                          : wnw__fail(WNW_E_BACKEND, "%s computes nothing", r->w->name);
 }
 
-/* libllama's graph with the copies that a policy wants; NULL: no memory. */
-static struct ggml_cgraph *tapped(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
-{
-    const int n = ggml_graph_n_nodes(look->graph);
-    struct ggml_cgraph *out = wnw__wrap_graph_new(r, n + wnw__wrap_taps_count(look->taps));
-    for (int i = 0; out && i < n; i++) {
-        wnw__wrap_taps_add(look->taps, out, ggml_graph_node(look->graph, i));
-        ggml_graph_add_node(out, ggml_graph_node(look->graph, i));
-    }
-    return out;
-}
-
 static enum ggml_status run_graph(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
 {
     if (look->ragged)
         return wnw__wrap_graph_run(r, look);
-    struct ggml_cgraph *run = look->taps ? tapped(r, look) : look->graph;
-    return run ? wnw__wrap_pointed(r, look, run) : GGML_STATUS_ALLOC_FAILED;
+    return look->taps ? wnw__wrap_graph_tapped(r, look)
+                      : wnw__wrap_pointed(r, look, look->graph, look->number);
 }
 
 /* Attentions and stores over ragged layers. */
@@ -105,10 +93,8 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
     const int32_t n_ragged = count_ragged(&look);
     if (rc == WNW_OK)
         rc = wnw__wrap_watch(&watched, b, &look);
-    if (rc == WNW_OK && count_ragged(&look) != n_ragged) { /* a policy has dropped entries */
-        wnw__wrap_look_free(&look);
+    if (rc == WNW_OK && count_ragged(&look) != n_ragged) /* a policy has dropped entries */
         rc = wnw__wrap_look(&look, b, graph);
-    }
     look.taps = watched.taps;
     look.sums_for = wnw__wrap_wants_sums(b) ? b : NULL;
     if (rc == WNW_OK)
@@ -123,7 +109,6 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     if (wnw__wrap_watch_end(&watched, b, status == GGML_STATUS_SUCCESS) != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
-    wnw__wrap_look_free(&look);
     return status;
 }
 
@@ -166,8 +151,12 @@ static void free_backend(ggml_backend_t backend)
     wnw__bridge_notes_free(&b->notes);
     free(b->watch_own);
     free(b->skipped);
-    free(r->nodes.at);
-    free(r->tap_nodes.at);
+    struct wnw__wrap_block *const blocks[] = {&r->nodes, &r->tap_nodes, &r->found.flash, &r->found.stores,
+                                              &r->found.touched};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        free(blocks[i]->at);
+    wnw__wrap_points_free(&r->points);
+    wnw__wrap_made_free(r->made);
     free(r);
     free(b);
     free(backend);
