@@ -10,6 +10,7 @@
  *     wrap/wrap_connect.c: connections to their servers
  *     wrap/wrap_guard.c:   a relay, so that a server that is lost does not end the process
  *     wrap/wrap_ahead.c:   what the relay reads before it is asked for it
+ *     wrap/wrap_again.c:   graphs that a server has
  *     wrap/wrap_buffer.c:  memory that libllama asks for
  *     wrap/wrap_rect.c:    keys and values in libllama's own layout
  *     wrap/wrap_rows.c:    keys and values of ragged layers
@@ -48,6 +49,14 @@ struct wnw__wrap_input {
     size_t n;
 };
 
+/* The last graph that a server got of a device. */
+struct wnw__wrap_sent {
+    pthread_mutex_t lock;
+    uint64_t what;       /* under `lock`; 0: nobody knows */
+    unsigned connection; /* to the server */
+    struct ggml_cgraph *in_place;
+};
+
 /* One device. It lives as long as the process, as ggml's registry has it. */
 struct wnw__wrap {
     struct ggml_backend_device dev; /* first, so that ggml's pointer is ours */
@@ -61,6 +70,7 @@ struct wnw__wrap {
                                 struct ggml_cgraph *graph); /* where guarded; under `lock` */
     int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
     atomic_uint freed; /* buffers of X that were freed here: a server may have forgotten its graph */
+    struct wnw__wrap_sent sent;
     pthread_mutex_t lock;
     /* Numbers of cells that were written to X, and masks, newest copies; under `lock`. */
     struct wnw__wrap_input inputs[WNW_WRAP_INPUTS];
@@ -320,6 +330,8 @@ struct wnw__wrap_made; /* wrap/wrap_graph.c */
 struct wnw__wrap_run {
     struct wnw__wrap *w;
     ggml_backend_t x;
+    uint64_t id;    /* another one for each */
+    bool computing; /* a graph, or what comes before */
     unsigned freed; /* of the device, when X last got a graph with a number of its own */
     bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
     struct wnw__wrap_found found;
@@ -349,8 +361,11 @@ enum ggml_status wnw__wrap_graph_tapped(struct wnw__wrap_run *r, const struct wn
 struct ggml_cgraph *wnw__wrap_graph_new(struct wnw__wrap_run *r, int n);
 /* libllama's scheduler is about to number the graph. */
 void wnw__wrap_numbered(struct wnw__wrap_run *r, struct ggml_cgraph *graph);
+/* Has X compute a graph. what: another one where the graph is another one, or has other tensors; 0: nobody knows. */
+enum ggml_status wnw__wrap_compute(struct wnw__wrap *w, ggml_backend_t x, struct ggml_cgraph *graph,
+                                   uint64_t what);
 /* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. `run` has the same nodes, and
- * may be the graph itself. key: another one where the nodes have other tensors than the last time; 0: they may have. */
+ * may be the graph itself. key: another one where the nodes, or tensors that they have, are others; 0: nobody knows. */
 enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, const struct wnw__wrap_look *look,
                                    struct ggml_cgraph *run, uint64_t key);
 void wnw__wrap_points_free(struct wnw__wrap_points *p);

@@ -800,5 +800,5 @@ enum ggml_status wnw__wrap_graph_tapped(struct wnw__wrap_run *r, const struct wn
         r->made->graph = graph;
         r->made_key = key;
     }
-    return wnw__wrap_pointed(r, look, graph, look->number);
+    return wnw__wrap_pointed(r, look, graph, key);
 }

@@ -258,10 +258,14 @@ enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, const struct wnw__wr
     for (; rc == WNW_OK && n < p->n; n++)
         rc = point_one(r, &p->list[n]);
     p->key = rc == WNW_OK ? key : 0;
-    if (rc == WNW_OK && run == look->graph)
-        run = by_number(r, run, places_of(p));
+    const uint64_t places = rc == WNW_OK ? places_of(p) : 0;
+    uint64_t what = key != 0 ? wnw__mix(wnw__mix(key ^ r->id) + places) | 1 : 0;
+    if (rc == WNW_OK && run == look->graph) {
+        run = by_number(r, run, places);
+        what = run == look->graph ? 0 : what; /* X's client knows it */
+    }
     if (rc == WNW_OK)
-        status = run ? r->x->iface.graph_compute(r->x, run) : GGML_STATUS_ALLOC_FAILED;
+        status = run ? wnw__wrap_compute(r->w, r->x, run, what) : GGML_STATUS_ALLOC_FAILED;
     else
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     while (n > 0)

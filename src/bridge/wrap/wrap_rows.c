@@ -242,7 +242,8 @@ static int move_words(const struct move *m)
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, N_NODE, false);
     to->flags |= GGML_TENSOR_FLAG_COMPUTE;
     ggml_graph_add_node(graph, to);
-    const enum ggml_status status = ggml_backend_graph_compute(m->x, graph);
+    const enum ggml_status status = wnw__wrap_compute(m->w, m->x, graph, 0);
+    ggml_backend_synchronize(m->x);
     ggml_free(ctx);
     free(memory);
     return status == GGML_STATUS_SUCCESS

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a graph on X, and the rest of a backend, which is X's. */
+#include "base/random.h"
 #include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 
@@ -56,7 +57,7 @@ static int forget_graph(struct wnw__wrap_run *r)
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 1, false);
     b->flags |= GGML_TENSOR_FLAG_COMPUTE;
     ggml_graph_add_node(graph, b);
-    const enum ggml_status status = ggml_backend_graph_compute(r->x, graph);
+    const enum ggml_status status = wnw__wrap_compute(r->w, r->x, graph, 0);
     ggml_free(ctx);
     r->freed = wnw__wrap_frees();
     return status == GGML_STATUS_SUCCESS ? WNW_OK
@@ -89,6 +90,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
     struct wnw__wrap_look look;
     struct wnw__wrap_watched watched = {.watched = false};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    r->computing = true;
     int rc = wnw__wrap_look(&look, b, graph);
     const int32_t n_ragged = count_ragged(&look);
     if (rc == WNW_OK)
@@ -109,6 +111,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     if (wnw__wrap_watch_end(&watched, b, status == GGML_STATUS_SUCCESS) != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+    r->computing = false;
     return status;
 }
 
@@ -273,6 +276,7 @@ const struct wnw__bridge_far wnw__wrap_far = {
 
 ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w)
 {
+    static atomic_ullong n_run;
     struct ggml_backend *backend = calloc(1, sizeof *backend);
     struct wnw__bridge_backend *b = calloc(1, sizeof *b);
     struct wnw__wrap_run *r = calloc(1, sizeof *r);
@@ -283,8 +287,11 @@ ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w)
         free(r);
         return NULL;
     }
-    *r = (struct wnw__wrap_run){
-        .w = w, .x = x, .freed = wnw__wrap_frees(), .at_once = wnw__bridge_is_set("WINNOW_RAGGED_AT_ONCE")};
+    *r = (struct wnw__wrap_run){.w = w,
+                                .x = x,
+                                .id = wnw__mix(atomic_fetch_add(&n_run, 1)),
+                                .freed = wnw__wrap_frees(),
+                                .at_once = wnw__bridge_is_set("WINNOW_RAGGED_AT_ONCE")};
     b->wrap = r;
     b->far = &wnw__wrap_far;
     b->n_threads = 1;
