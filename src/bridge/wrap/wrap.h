@@ -184,8 +184,10 @@ void wnw__wrap_bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uin
 void wnw__wrap_buffer_drop(struct wnw__wrap *w, ggml_backend_buffer_t buffer);
 /* `bytes` rounded up to what X's tensors are aligned to. */
 size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes);
-/* Bytes of a tensor [d, rows] up to the next one. CUDA writes zeros after a quantised tensor where it is placed, and reads there. */
-size_t wnw__wrap_tensor_bytes(const struct wnw__wrap *w, enum ggml_type type, int64_t d, int64_t rows);
+/* Bytes of rows of d numbers of keys or values up to the next tensor; 0: the layer has none. CUDA writes zeros after a quantised tensor where
+ * it is placed, and reads there. */
+size_t wnw__wrap_place_bytes(const struct wnw__wrap *w, const struct wnw__bridge_tensor *t, int64_t d,
+                             int64_t rows);
 /* Bytes that the result of a node takes on X. */
 size_t wnw__wrap_result_bytes(const struct wnw__wrap *w, const struct ggml_tensor *t);
 
@@ -262,6 +264,8 @@ struct wnw__wrap_look {
 
 /* E_UNSUPPORTED: X cannot compute a layer once it is ragged, `sums`: with what a policy wants to know of all attention. E_NOMEM. */
 int wnw__wrap_can(struct wnw__wrap *w, const struct wnw__bridge_flash *f, bool sums);
+/* E_UNSUPPORTED: X does not write rows to keys or values such as t, as libllama has it do. ggml would end the process. E_NOMEM. */
+int wnw__wrap_can_store(struct wnw__wrap *w, const struct ggml_tensor *t);
 /* Decides what layers may become that no graph had before: of one that is not computed yet (wrap/wrap_look.c). */
 void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
 /* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED. */
