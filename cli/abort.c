@@ -8,6 +8,7 @@
 #include "app/console.h"
 #include "app/cut.h"
 #include "app/output.h"
+#include "base/said.h"
 
 #include <ggml.h>
 #include <stdatomic.h>
@@ -22,7 +23,8 @@ static void last_words(const char *message)
     static atomic_flag ending = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&ending))
         pause();
-    app_fail(APP_FAILED, "ggml gave up: %.200s; is the model file damaged?", message);
+    app_fail(APP_FAILED, "ggml gave up: %.200s; is the model file damaged?",
+             wnw__said_without_place(message));
     app_out_discard();
     _exit(APP_FAILED);
 }

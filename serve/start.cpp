@@ -3,6 +3,7 @@
 // anyone, such an end is one sentence and an exit code.
 #include "serve/start.hpp"
 
+#include "base/said.h"
 #include "serve/config.h"
 
 #include <ggml.h>
@@ -19,19 +20,10 @@ namespace
 
 std::atomic<bool> started{false};
 
-// What llama.cpp says begins with the path of a file on the machine that compiled it.
-const char *without_path(const char *what)
-{
-    const char *at = what;
-    for (const char *c = what; *c && *c != ' '; c++)
-        at = *c == '/' ? c + 1 : at;
-    return at;
-}
-
 void refuse(const char *what)
 {
     char line[SERVE_TEXT];
-    const char *said = without_path(what);
+    const char *said = wnw__said_without_place(what);
     snprintf(line, sizeof line, "llama.cpp's server cannot start: %.*s; check the options after --",
              static_cast<int>(std::min<size_t>(strcspn(said, "\n"), 300)), said);
     serve_refuse_input(line);

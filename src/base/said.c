@@ -20,6 +20,13 @@ void wnw__said_end(struct wnw__said *s)
 
 /* ---- Messages ---- */
 
+const char *wnw__said_without_place(const char *message)
+{
+    const char *at = message + strcspn(message, ":");
+    const size_t n_digit = *at ? strspn(at + 1, "0123456789") : 0;
+    return n_digit > 0 && at[1 + n_digit] == ':' && at[2 + n_digit] == ' ' ? at + 3 + n_digit : message;
+}
+
 struct words {
     const char *s;
     size_t n;

@@ -26,6 +26,9 @@ struct wnw__said {
 void wnw__said_begin(struct wnw__said *s);
 void wnw__said_end(struct wnw__said *s);
 
+/* What ggml says before it ends the process, without the file and line of its source that begin it: "/build/ggml.c:12: ". */
+const char *wnw__said_without_place(const char *message);
+
 /* A log callback for ggml and libllama: passes a message to the log sink, and keeps it for the calling thread. */
 void wnw__hear(enum ggml_log_level level, const char *text, void *user);
 

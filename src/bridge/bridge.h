@@ -116,6 +116,7 @@ struct wnw__bridge_watch {
     } last;          /* the sequence of the last row of the last batch, with that row */
     struct wnw__bridge_site *sites; /* [n_site] of the current graph, in its order */
     int32_t n_site, cap_site;
+    bool several;                      /* sequences were seen since the policy was set */
     bool sites_known;                  /* the sites are those of the last graph, which can be recognised */
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */

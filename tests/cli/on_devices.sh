@@ -80,6 +80,8 @@ good 'little is kept' ppl -m "$model" --tokens "$work/ids" --json --devices cpu 
 good 'an answer' run -m "$model" --tokens "$work/ids" -n 8 --temp 0 --json --policy keydiff --ratio 0.5 && cp "$work/out" "$work/session"
 good 'an answer on devices' run -m "$model" --tokens "$work/ids" -n 8 --temp 0 --json --policy keydiff --ratio 0.5 --devices cpu &&
     json 'half is kept' "$work/out" 'o["kept_tokens_mean"] == 300 and len(o["tokens"]) == 8 and o["kv_bytes"] < o["kv_bytes_full"]'
+good 'one token' run -m "$model" --tokens "$work/ids" -n 1 --json --policy keydiff --ratio 0.5 --devices cpu &&
+    json 'memory goes back at once' "$work/out" 'o["kv_bytes"] < 0.7 * o["kv_bytes_full"]'
 good 'what auto chooses' run -m "$model" --tokens "$work/ids" -n 4 --temp 0 --json --ratio 0.5 --devices "cpu,rpc:127.0.0.1:$port" --layers 1,3 &&
     json 'half is kept' "$work/out" 'o["kept_tokens_mean"] == 300 and "sampled" not in o["choice"]["policy"]'
 good 'an empty answer' run -m "$model" --tokens "$work/ids" -n 0 --json --devices cpu &&

@@ -60,6 +60,11 @@ for op in FLASH_ATTN_EXT GET_ROWS CPY; do
     bad "keys without $op" 'STRICT0 does not compute ' "${asked[@]}" --policy keydiff
     good "all without $op" run -m "$model" --tokens "$work/ids" -n 2 -t 1 --json --policy full --devices strict0 && json "all without $op" "$work/out" 'o["kept_tokens_mean"] == 500'
 done
+export STRICT_REFUSE=SET_ROWS
+code=0
+"$WINNOW" "${asked[@]}" --policy keydiff >"$work/out" 2>"$work/err" </dev/null || code=$?
+[ $code = 1 ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -q ': STRICT0 does not store keys and values of type f16: take another type$' "$work/err" ||
+    fail "a cache that nothing can be written to: exit code $code, $(cat "$work/err")"
 unset STRICT_REFUSE
 
 # Memory for less than the model; for the model, and not for the prompt. Nothing is given then.

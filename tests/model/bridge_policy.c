@@ -3,6 +3,7 @@
 #include "cuts.h"
 #include "helpers.h"
 #include "llamas.h"
+#include "peek_bridge.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
 #include "winnow_method.h"
@@ -173,6 +174,54 @@ static void test_two_sequences(void **state)
         row[1 + i] = (struct test_row){.token = 1 + i, .pos = i, .seq = 1};
     assert_int_equal(test_llama_batch(&t, row, 101, NULL), 0);
     assert_near(entries(&t), 50 + 1 + 100, 1.0); /* the first alone, the second still reading */
+    test_llama_close(&t);
+}
+
+/* Tokens whose queries layers have room for: the same number in each. */
+static uint64_t queries_held(wnw_bridge *cache)
+{
+    const struct wnw__bridge_backend *b = (const void *)cache;
+    const struct wnw__bridge_layer *first = b->caches[0]->layers[0];
+    const uint64_t row = (uint64_t)first->queries.n_reader * (uint64_t)first->queries.n_head *
+                         (uint64_t)first->d_k * sizeof(float);
+    const uint64_t bytes = wnw__bridge_queries_held(first);
+    for (int32_t i = 0; i < b->caches[0]->n_layer; i++)
+        assert_true(wnw__bridge_queries_held(b->caches[0]->layers[i]) == bytes);
+    assert_cmp(row, >, 0);
+    assert_true(bytes % row == 0);
+    return bytes / row;
+}
+
+/* One sequence pays for one window of queries, also where another one took the place of the first. Two have more room. */
+static void test_room_for_queries(void **state)
+{
+    enum { WINDOW = 8 };
+    struct test_llama t;
+    wnw_bridge *cache;
+    int32_t cells[320];
+    const wnw_size size = size_budget(50);
+    (void)state;
+    open_under(&t, 2, false);
+    assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
+    assert_ok(wnw_bridge_set_policy(cache, "snapkv:window=8", &size, false));
+    read(&t, 0, 0, 300);
+    for (int32_t i = 0; i < 20; i++)
+        read(&t, 0, 300 + i, 1);
+    assert_int_equal(queries_held(cache), WINDOW);
+    assert_ok(wnw_bridge_compress(cache));
+    assert_near(entries(&t), 50, 0.0);
+    for (int32_t i = 0; i < 320; i++)
+        cells[i] = i;
+    assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
+    assert_ok(wnw_bridge_forget(cache, cells, 320));
+    read(&t, 0, 0, 200); /* fewer cells than before */
+    assert_int_equal(queries_held(cache), WINDOW);
+    read(&t, 1, 0, 5); /* few new queries, and those of the first sequence stay */
+    assert_cmp(queries_held(cache), >=, 2 * WINDOW);
+    read(&t, 1, 5, 60);
+    read(&t, 0, 200, 1);
+    assert_ok(wnw_bridge_compress(cache));
+    assert_near(entries(&t), 50 + 65, 0.0);
     test_llama_close(&t);
 }
 
@@ -768,6 +817,7 @@ int main(void)
                                        cmocka_unit_test(test_asks_for_profiles),
                                        cmocka_unit_test(test_prompts),
                                        cmocka_unit_test(test_two_sequences),
+                                       cmocka_unit_test(test_room_for_queries),
                                        cmocka_unit_test(test_turns),
                                        cmocka_unit_test(test_as_if_fresh),
                                        cmocka_unit_test(test_automatic),

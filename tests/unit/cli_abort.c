@@ -22,7 +22,7 @@
 static void fail_in_ggml(const char *path)
 {
     (void)path;
-    ggml_abort("ggml.c", 7, "GGML_ASSERT(%s) failed", "a == b");
+    ggml_abort("/build/of/ggml.c", 7, "GGML_ASSERT(%s) failed", "a == b");
 }
 
 /* Reads a mapped file that somebody cuts off, on any of its pages. */
@@ -144,9 +144,9 @@ static void one_line(void **state)
     static const struct {
         void (*end)(const char *path);
         const char *line;
-    } cases[] = {{fail_in_ggml, "GGML_ASSERT(a == b) failed"},
+    } cases[] = {{fail_in_ggml, "ggml gave up: GGML_ASSERT(a == b) failed"},
                  {read_cut_file, "cut off while it was in use"},
-                 {fail_in_threads, "GGML_ASSERT(a == b) failed"},
+                 {fail_in_threads, "ggml gave up: GGML_ASSERT(a == b) failed"},
                  {read_cut_file_in_threads, "cut off while it was in use"}};
     enum { N_ROUNDS = 20 }; /* threads meet in another order each time */
     for (size_t i = 0; i < sizeof cases / sizeof *cases * N_ROUNDS; i++) {

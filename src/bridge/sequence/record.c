@@ -47,8 +47,7 @@ int wnw__bridge_record_begin(struct wnw__bridge_backend *b)
 
 /* ---- Queries ---- */
 
-/* Windows that a layer's ring of queries has room for. There may be several sequences, and each batch may bring one
- * window. */
+/* Windows that a layer's ring of queries has room for where there are several sequences, since each batch may bring one window. */
 enum { WINDOWS = 16 };
 
 /* Bytes of n numbers. */
@@ -76,18 +75,57 @@ static wnw_kv_type type_for(const wnw_needs *needs)
                                                                                         : WNW_KV_F32;
 }
 
+uint64_t wnw__bridge_queries_held(const struct wnw__bridge_layer *l)
+{
+    return l->queries.q ? (uint64_t)l->queries.room * row_of(l) : 0;
+}
+
+/* Tokens whose queries a layer has room for. */
+static int32_t room_for(const struct wnw__bridge_layer *l, const struct wnw__bridge_watch *w)
+{
+    const int32_t n_cell = l->k.n_cell * l->k.n_stream, times = w->several ? WINDOWS : 1;
+    if (w->needs.flags & WNW_NEED_EVERY_QUERY)
+        return n_cell;
+    return w->needs.window < n_cell / times ? w->needs.window * times : n_cell;
+}
+
+/* A ring with more room, and the same queries. */
+static bool grow(struct wnw__bridge_layer *l, int32_t room)
+{
+    struct wnw__bridge_queries *q = &l->queries;
+    const size_t row = row_of(l);
+    uint8_t *more = malloc((size_t)room * row);
+    int32_t *cell = malloc((size_t)room * sizeof *cell);
+    if (!more || !cell) {
+        free(more);
+        free(cell);
+        return false;
+    }
+    for (int32_t i = 0; i < room; i++) {
+        const int32_t from = (q->at + i) % q->room; /* the oldest first */
+        cell[i] = i < q->room ? q->cell[from] : -1;
+        if (i < q->room)
+            memcpy(more + (size_t)i * row, (uint8_t *)q->q + (size_t)from * row, row);
+    }
+    free(q->q);
+    free(q->cell);
+    q->q = more;
+    q->cell = cell;
+    q->at = q->room;
+    q->room = room;
+    return true;
+}
+
 /* Makes room for the queries that the policy wants of a layer, which loses those that it had for another. Memory of
  * those of all cells is taken where they are written. */
 static bool need_room(struct wnw__bridge_layer *l, const struct wnw__bridge_watch *w)
 {
     struct wnw__bridge_queries *q = &l->queries;
     const bool all = w->needs.flags & WNW_NEED_EVERY_QUERY;
-    const int32_t n_cell = l->k.n_cell * l->k.n_stream,
-                  window = w->needs.window < n_cell / WINDOWS ? w->needs.window * WINDOWS : n_cell;
-    const int32_t room = all ? n_cell : window;
+    const int32_t room = room_for(l, w);
     const wnw_kv_type type = type_for(&w->needs);
-    if (q->q && q->room == room && q->all == all && q->type == type && q->n_head == l->info.n_head &&
-        q->n_reader == l->info.n_reader)
+    if (q->q && q->all == all && q->type == type && q->n_head == l->info.n_head &&
+        q->n_reader == l->info.n_reader && (q->room == room || (!all && q->room < room && grow(l, room))))
         return true;
     wnw__bridge_queries_free(q);
     q->type = type;
@@ -194,6 +232,14 @@ void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i)
         wnw__bridge_record_unasked(b->watch.sites[k].layer, b->watch_own[i]);
     }
     b->watch_own[i] = -1;
+}
+
+void wnw__bridge_record_dead(struct wnw__bridge_layer *l, const bool *dead)
+{
+    struct wnw__bridge_queries *q = &l->queries;
+    for (int32_t i = 0; q->q && !q->all && i < q->room; i++)
+        if (q->cell[i] >= 0 && dead[q->cell[i]])
+            q->cell[i] = -1;
 }
 
 /* Queries of all cells are as large as hidden states, and serve once. */

@@ -98,6 +98,10 @@ void wnw__bridge_record_skip(struct wnw__bridge_backend *b, int32_t i);
 void wnw__bridge_record_unasked(const struct wnw__bridge_layer *l, int32_t cell);
 /* Gives back what was kept of these cells of a stream where queries of all cells are: a policy has seen it, or none will. */
 void wnw__bridge_record_seen(struct wnw__bridge_layer *l, int32_t stream, const int32_t *cell, int32_t n);
+/* Forgets the queries of cells that no token is in any more, in a layer with one stream: dead[n_cell]. */
+void wnw__bridge_record_dead(struct wnw__bridge_layer *l, const bool *dead);
+/* Bytes of the queries that a layer has room for. */
+uint64_t wnw__bridge_queries_held(const struct wnw__bridge_layer *l);
 
 /* The most tensors that are added to a graph, 0: none ever is; and those that are added before a node, and after it. */
 int wnw__bridge_record_tensors(const struct wnw__bridge_backend *b);

@@ -100,6 +100,7 @@ void wnw__bridge_watch_clear(struct wnw__bridge_watch *w)
     w->needs = (wnw_needs){0};
     w->n_site = 0;
     w->sites_known = false;
+    w->several = false;
     w->last_warning[0] = '\0';
     w->chunk = 0;
 }

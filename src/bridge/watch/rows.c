@@ -491,7 +491,10 @@ static int forget(struct wnw__bridge_backend *b, const int32_t *cells, int32_t n
         dead[cells[i]] = true;
     for (int32_t i = 0; rc == WNW_OK && i < first->cache->n_layer; i++) {
         struct wnw__bridge_layer *l = first->cache->layers[i];
-        if (l->kind == WNW_BRIDGE_RAGGED && l->k.n_cell == first->k.n_cell && l->k.n_stream == 1)
+        if (l->k.n_cell != first->k.n_cell || l->k.n_stream != 1)
+            continue;
+        wnw__bridge_record_dead(l, dead);
+        if (l->kind == WNW_BRIDGE_RAGGED)
             rc = forget_in(l, dead);
     }
     const bool all = rc == WNW_OK && is_empty(first->cache);

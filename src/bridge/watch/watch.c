@@ -176,6 +176,32 @@ static bool is_newest(const struct batch *batch, int32_t stream, int32_t row, in
     return n < window;
 }
 
+/* Whether a token of the batch sees a cell, which is counted over all streams, or is in it. */
+static bool is_of_batch(const struct batch *batch, int32_t cell)
+{
+    const int32_t stream = cell / batch->layer->k.n_cell - batch->first_stream;
+    const int32_t *own = batch->own + (int64_t)stream * batch->n_row;
+    bool found = false;
+    cell %= batch->layer->k.n_cell;
+    if (stream < 0 || stream >= batch->n_stream)
+        return false;
+    for (int32_t row = batch->n_row - 1; row >= 0 && !found; row--)
+        found = own[row] == cell || sees(batch, stream, row, cell);
+    return found;
+}
+
+/* Whether there is more than one sequence: in the batch, or among those whose queries are kept. */
+static bool has_several(const struct wnw__bridge_watch *w, const struct batch *batch)
+{
+    const struct wnw__bridge_queries *q = w->n_site > 0 ? &w->sites[0].layer->queries : NULL;
+    bool several = batch->n_stream > 1;
+    for (int32_t row = 1; row < batch->n_row && !several; row++)
+        several = !follows(batch, 0, row);
+    for (int32_t i = 0; q && q->q && !q->all && i < q->room && !several; i++)
+        several = q->cell[i] >= 0 && !is_of_batch(batch, q->cell[i]);
+    return several;
+}
+
 /* Warns once that a sequence stays as it is, with the reason. */
 static void warn_once(struct wnw__bridge_watch *w, int rc)
 {
@@ -306,6 +332,7 @@ static int look_at_store(struct wnw__bridge_backend *b, struct ggml_cgraph *grap
         own[i] = (int32_t)(cell % t->n_cell);
     }
     batch.own = own;
+    b->watch.several = b->watch.several || (fits && has_several(&b->watch, &batch));
     const int rc = fits ? look_at(b, &batch) : WNW_OK;
     for (int64_t i = 0; fits && !(b->watch.needs.flags & WNW_NEED_EVERY_QUERY) && i < n; i++)
         unkept[i] =

@@ -197,7 +197,7 @@ static int make_device(struct made *made, ggml_backend_dev_t x, const char *name
     w->remote = guard || strncmp(ggml_backend_dev_name(x), "RPC", 3) == 0;
     w->pad = wnw__wrap_is_gpu(w) ? WNW_DEVICE_STEP : WNW_CACHE_GROWTH;
     atomic_init(&w->freed, 0);
-    if (pthread_mutex_init(&w->lock, NULL) != 0) {
+    if (pthread_mutex_init(&w->lock, NULL) != 0 || pthread_mutex_init(&w->sent.lock, NULL) != 0) {
         free(w);
         return wnw__fail(WNW_E_NOMEM, "no lock for a device around '%s'", name);
     }
@@ -290,6 +290,7 @@ int wnw__wrap_register(const char *names, ggml_backend_reg_t reg)
             continue;
         }
         pthread_mutex_destroy(&made.w[i]->lock);
+        pthread_mutex_destroy(&made.w[i]->sent.lock);
         free(made.w[i]);
     }
     for (int32_t i = 0; i < made.n_guard && rc != WNW_OK; i++)

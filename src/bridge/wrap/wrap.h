@@ -10,6 +10,7 @@
  *     wrap/wrap_connect.c: connections to their servers
  *     wrap/wrap_guard.c:   a relay, so that a server that is lost does not end the process
  *     wrap/wrap_ahead.c:   what the relay reads before it is asked for it
+ *     wrap/wrap_again.c:   graphs that a server has
  *     wrap/wrap_buffer.c:  memory that libllama asks for
  *     wrap/wrap_rect.c:    keys and values in libllama's own layout
  *     wrap/wrap_rows.c:    keys and values of ragged layers
@@ -48,6 +49,14 @@ struct wnw__wrap_input {
     size_t n;
 };
 
+/* The last graph that a server got of a device. */
+struct wnw__wrap_sent {
+    pthread_mutex_t lock;
+    uint64_t what;       /* under `lock`; 0: nobody knows */
+    unsigned connection; /* to the server */
+    struct ggml_cgraph *in_place;
+};
+
 /* One device. It lives as long as the process, as ggml's registry has it. */
 struct wnw__wrap {
     struct ggml_backend_device dev; /* first, so that ggml's pointer is ours */
@@ -61,6 +70,7 @@ struct wnw__wrap {
                                 struct ggml_cgraph *graph); /* where guarded; under `lock` */
     int32_t pad;       /* heads of ragged layers have multiples of it as capacity */
     atomic_uint freed; /* buffers of X that were freed here: a server may have forgotten its graph */
+    struct wnw__wrap_sent sent;
     pthread_mutex_t lock;
     /* Numbers of cells that were written to X, and masks, newest copies; under `lock`. */
     struct wnw__wrap_input inputs[WNW_WRAP_INPUTS];
@@ -174,8 +184,10 @@ void wnw__wrap_bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uin
 void wnw__wrap_buffer_drop(struct wnw__wrap *w, ggml_backend_buffer_t buffer);
 /* `bytes` rounded up to what X's tensors are aligned to. */
 size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes);
-/* Bytes of a tensor [d, rows] up to the next one. CUDA writes zeros after a quantised tensor where it is placed, and reads there. */
-size_t wnw__wrap_tensor_bytes(const struct wnw__wrap *w, enum ggml_type type, int64_t d, int64_t rows);
+/* Bytes of rows of d numbers of keys or values up to the next tensor; 0: the layer has none. CUDA writes zeros after a quantised tensor where
+ * it is placed, and reads there. */
+size_t wnw__wrap_place_bytes(const struct wnw__wrap *w, const struct wnw__bridge_tensor *t, int64_t d,
+                             int64_t rows);
 /* Bytes that the result of a node takes on X. */
 size_t wnw__wrap_result_bytes(const struct wnw__wrap *w, const struct ggml_tensor *t);
 
@@ -236,13 +248,14 @@ struct wnw__wrap_store {
     struct wnw__bridge_tensor *t;
 };
 
-/* What a graph does with layers. */
+/* What a graph does with layers. Lists are the backend's, and are valid until it looks at another graph. */
 struct wnw__wrap_look {
     struct ggml_cgraph *graph;
     struct wnw__bridge_flash *flash; /* [n_flash] */
     struct wnw__wrap_store *stores;  /* [n_store] */
     struct wnw__wrap_store *touched; /* [n_touched] all nodes on layers but views */
     int32_t n_flash, n_store, n_touched;
+    uint64_t number;                   /* another one for each graph that is not the last one again */
     bool ragged;                       /* it writes or attends to a ragged layer */
     const struct wnw__wrap_taps *taps; /* that are added to it; NULL: none */
     /* whose policy wants to know what entries receive; NULL: nobody does */
@@ -251,12 +264,12 @@ struct wnw__wrap_look {
 
 /* E_UNSUPPORTED: X cannot compute a layer once it is ragged, `sums`: with what a policy wants to know of all attention. E_NOMEM. */
 int wnw__wrap_can(struct wnw__wrap *w, const struct wnw__bridge_flash *f, bool sums);
+/* E_UNSUPPORTED: X does not write rows to keys or values such as t, as libllama has it do. ggml would end the process. E_NOMEM. */
+int wnw__wrap_can_store(struct wnw__wrap *w, const struct ggml_tensor *t);
 /* Decides what layers may become that no graph had before: of one that is not computed yet (wrap/wrap_look.c). */
 void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
-/* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED; the caller frees
- * *look in any case. */
+/* The same of a graph that is about to be computed, and looks at it. E_NOMEM, E_UNSUPPORTED. */
 int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph);
-void wnw__wrap_look_free(struct wnw__wrap_look *look);
 
 /* ---- The backend ---- */
 
@@ -289,11 +302,47 @@ struct wnw__wrap_numbered {
     uint64_t places;                 /* of its rows, when X got it by its number; 0: X did not */
 };
 
+/* What was found in the graph that was looked at last. libllama computes one graph for many tokens. */
+struct wnw__wrap_found {
+    struct wnw__wrap_look look;
+    struct wnw__wrap_block flash, stores, touched; /* its lists */
+    const struct ggml_tensor *first, *last;        /* nodes */
+    int n;                                         /* nodes; 0: it cannot be recognised */
+    uint64_t noted; /* the number of the graph whose nodes were noted for policies; 0: none */
+};
+
+/* A tensor of libllama's that points to X's memory, as it was. */
+struct wnw__wrap_pointed_at {
+    struct ggml_tensor *t;
+    const struct wnw__bridge_tensor *mine;
+    int64_t rows; /* that are reached */
+    bool twice;   /* it is in the list already */
+    ggml_backend_buffer_t buffer;
+    void *data;
+    int64_t ne1, ne2;
+};
+
+/* Those of a graph. */
+struct wnw__wrap_points {
+    struct wnw__wrap_pointed_at *list; /* [n] */
+    size_t n, cap;
+    uint64_t key; /* of the graph that they are of; 0: of none */
+};
+
+struct wnw__wrap_made; /* wrap/wrap_graph.c */
+
 struct wnw__wrap_run {
     struct wnw__wrap *w;
     ggml_backend_t x;
-    unsigned freed;    /* of the device, when X last got a graph with a number of its own */
-    bool at_once;      /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
+    uint64_t id;    /* another one for each */
+    bool computing; /* a graph, or what comes before */
+    unsigned freed; /* of the device, when X last got a graph with a number of its own */
+    bool at_once;   /* layers are ragged from their first token: WINNOW_RAGGED_AT_ONCE */
+    struct wnw__wrap_found found;
+    struct wnw__wrap_points points;
+    struct wnw__wrap_made *made; /* our graph that was made last, in `nodes`; NULL: none */
+    uint64_t made_key;           /* of what it was made; 0: it does not come again */
+    uint64_t n_memory;           /* how often memory of our graphs was made */
     char no_sums[256]; /* what X lacks for policies that sum up attention; "": nothing that is known */
     struct wnw__wrap_memory kept, scratch, packed, sums, taps; /* of our graphs */
     struct wnw__wrap_block nodes, tap_nodes;                   /* and their nodes */
@@ -310,14 +359,21 @@ int wnw__wrap_memory_read(struct wnw__wrap_run *r, const struct wnw__wrap_memory
 void *wnw__wrap_block_need(struct wnw__wrap_block *b, size_t size);
 /* Has X compute the graph of `look`, whose ragged layers are settled, with our attention (wrap/wrap_graph.c). */
 enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look);
+/* The same of a graph without ragged layers, with what is copied for a policy. */
+enum ggml_status wnw__wrap_graph_tapped(struct wnw__wrap_run *r, const struct wnw__wrap_look *look);
 /* A graph for n nodes, without a number. It lives until the next one. NULL: no memory. */
 struct ggml_cgraph *wnw__wrap_graph_new(struct wnw__wrap_run *r, int n);
 /* libllama's scheduler is about to number the graph. */
 void wnw__wrap_numbered(struct wnw__wrap_run *r, struct ggml_cgraph *graph);
+/* Has X compute a graph. what: another one where the graph is another one, or has other tensors; 0: nobody knows. */
+enum ggml_status wnw__wrap_compute(struct wnw__wrap *w, ggml_backend_t x, struct ggml_cgraph *graph,
+                                   uint64_t what);
 /* Points the graph's tensors of rectangular layers to their memory on X, has X compute `run`, and points them back. `run` has the same nodes, and
- * may be the graph itself. */
+ * may be the graph itself. key: another one where the nodes, or tensors that they have, are others; 0: nobody knows. */
 enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, const struct wnw__wrap_look *look,
-                                   struct ggml_cgraph *run);
+                                   struct ggml_cgraph *run, uint64_t key);
+void wnw__wrap_points_free(struct wnw__wrap_points *p);
+void wnw__wrap_made_free(struct wnw__wrap_made *m);
 
 /* ---- Policies ---- */
 
@@ -336,6 +392,8 @@ struct wnw__wrap_taps;
 int wnw__wrap_taps_new(struct wnw__wrap_taps **out, struct wnw__bridge_backend *b);
 void wnw__wrap_taps_free(struct wnw__wrap_taps *t);
 int32_t wnw__wrap_taps_count(const struct wnw__wrap_taps *t);
+/* Another one where copies are of other tensors, or elsewhere; 0: there are none. */
+uint64_t wnw__wrap_taps_key(const struct wnw__wrap_taps *t);
 /* Adds the copies that come before a node; the caller then adds that. */
 void wnw__wrap_taps_add(const struct wnw__wrap_taps *t, struct ggml_cgraph *graph,
                         const struct ggml_tensor *before);

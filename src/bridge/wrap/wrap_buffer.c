@@ -4,6 +4,7 @@
  * get our own buffer: addresses without memory. Such a cache is known by the names of its tensors, whose sizes libllama asks
  * for just before.
  */
+#include "base/said.h"
 #include "bridge/wrap/wrap.h"
 
 #include <stdlib.h>
@@ -38,9 +39,15 @@ static enum ggml_status init_tensor(ggml_backend_buffer_t buffer, struct ggml_te
     if (!wnw__bridge_tensor_init(((struct piece *)buffer->context)->cache, t))
         return GGML_STATUS_ALLOC_FAILED;
     const struct wnw__bridge_tensor *mine = t->view_src ? NULL : t->extra;
-    if (mine && !mine->layer->wrap && wnw__wrap_layer_new(mine->layer, w) != WNW_OK)
-        return GGML_STATUS_ALLOC_FAILED;
-    return GGML_STATUS_SUCCESS;
+    int rc = mine ? wnw__wrap_can_store(w, t) : WNW_OK;
+    if (rc == WNW_OK && mine && !mine->layer->wrap)
+        rc = wnw__wrap_layer_new(mine->layer, w);
+    if (rc == WNW_OK)
+        return GGML_STATUS_SUCCESS;
+    wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
+    wnw__hear(GGML_LOG_LEVEL_ERROR, wnw_last_error(),
+              NULL); /* the reason, before ggml says that something failed */
+    return GGML_STATUS_ALLOC_FAILED;
 }
 
 static void set_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset,

@@ -111,3 +111,20 @@ int wnw__wrap_can(struct wnw__wrap *w, const struct wnw__bridge_flash *f, bool s
     ggml_free(a.ctx);
     return rc;
 }
+
+int wnw__wrap_can_store(struct wnw__wrap *w, const struct ggml_tensor *t)
+{
+    struct asked a = {.w = w};
+    a.ctx = ggml_init((struct ggml_init_params){
+        .mem_size = N_TENSOR * ggml_tensor_overhead(), .mem_buffer = NULL, .no_alloc = true});
+    if (!a.ctx)
+        return wnw__fail(WNW_E_NOMEM, "no memory to ask what %s computes", wnw__wrap_x_name(w));
+    ask(&a, ggml_set_rows(a.ctx, ggml_new_tensor_2d(a.ctx, t->type, t->ne[0], CAP), f32(&a, t->ne[0], 1),
+                          ggml_new_tensor_1d(a.ctx, GGML_TYPE_I64, 1)));
+    const int rc = a.refused ? wnw__fail(WNW_E_UNSUPPORTED,
+                                         "%s does not store keys and values of type %s: take another type",
+                                         wnw__wrap_x_name(w), ggml_type_name(t->type))
+                             : WNW_OK;
+    ggml_free(a.ctx);
+    return rc;
+}

@@ -70,15 +70,15 @@ static bool await(int fd, short events, int64_t limit)
 int wnw__connect_send(int fd, const uint8_t *x, size_t n, int64_t patience)
 {
     while (n > 0) {
-        if (!await(fd, POLLOUT, wnw__connect_now() + patience))
-            return -1;
         const ssize_t sent = send(fd, x, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && (errno == EAGAIN || errno == EINTR))
-            continue;
-        if (sent <= 0)
+        if (sent > 0) {
+            x += sent;
+            n -= (size_t)sent;
+        } else if (sent == 0 || (errno != EAGAIN && errno != EINTR)) {
             return 0;
-        x += sent;
-        n -= (size_t)sent;
+        } else if (!await(fd, POLLOUT, wnw__connect_now() + patience)) { /* there is room most often */
+            return -1;
+        }
     }
     return 1;
 }

@@ -12,6 +12,7 @@
  *
  * Numbers that change with every graph are uploaded in one piece (`packed`).
  */
+#include "base/random.h"
 #include "bridge/wrap/wrap.h"
 
 #include <math.h>
@@ -50,9 +51,19 @@ struct summed {
     const struct ggml_tensor *t; /* [cap] of each query head */
 };
 
+/* The graph that was made last. libllama computes one for many tokens, and as long as no rows move ours is the same: only what is uploaded is
+ * another one. */
+struct wnw__wrap_made {
+    struct ggml_cgraph *graph;
+    struct ggml_tensor *hidden;
+    struct on_x *layers; /* [n_layer] with the tensors of what is stored */
+    size_t packed;       /* bytes that are uploaded */
+};
+
 struct build {
     struct wnw__wrap_run *r;
     struct wnw__wrap_look *look;
+    uint64_t key;
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct tensor_at *tensors;
@@ -583,7 +594,7 @@ static enum ggml_status compute(struct build *b)
         node->op = GGML_OP_NONE;
         memset(node->src, 0, sizeof node->src);
     }
-    const enum ggml_status status = wnw__wrap_pointed(b->r, b->look, b->graph);
+    const enum ggml_status status = wnw__wrap_pointed(b->r, b->look, b->graph, b->key);
     for (int32_t i = 0; i < n; i++) {
         struct ggml_tensor *node = replaced(b->look, i);
         if (!node)
@@ -629,6 +640,57 @@ static void count_tensors(const struct build *b, int32_t *tensors, int32_t *node
     }
 }
 
+/* What the graph is made of: libllama's, copies for a policy, where rows are, and how many are stored. Rows that policies sum up are others for
+ * each token. */
+static uint64_t key_of(const struct build *b)
+{
+    uint64_t h = wnw__mix(wnw__mix(b->look->number) + b->r->n_memory);
+    h = wnw__mix(h + wnw__wrap_taps_key(b->look->taps));
+    for (int32_t i = 0; i < b->n_layer; i++) {
+        const struct on_x *on = &b->layers[i];
+        h = wnw__mix(wnw__mix(h ^ (uintptr_t)on->l) + on->l->wrap->n_made);
+        h = wnw__mix(h + (uint64_t)(on->host_rows ? on->n + 1 : 0));
+    }
+    return b->look->sums_for ? 0 : h | 1;
+}
+
+/* Takes the graph that was made last. */
+static void take_made(struct build *b, const struct wnw__wrap_made *m)
+{
+    b->graph = m->graph;
+    b->hidden = m->hidden;
+    b->most[PACKED] = m->packed;
+    for (int32_t i = 0; i < b->n_layer; i++) {
+        b->layers[i].rows = m->layers[i].rows;
+        b->layers[i].cells = m->layers[i].cells;
+        b->layers[i].l->wrap->user = b->r->x;
+    }
+}
+
+/* Keeps the graph for the next token. Without memory it is made again. */
+static void keep_made(const struct build *b)
+{
+    struct wnw__wrap_run *r = b->r;
+    struct wnw__wrap_made *m = r->made ? r->made : calloc(1, sizeof *m);
+    r->made = m;
+    if (!m || b->key == 0)
+        return;
+    struct on_x *layers = realloc(m->layers, ((size_t)b->n_layer + 1) * sizeof *layers);
+    if (!layers)
+        return;
+    memcpy(layers, b->layers, (size_t)b->n_layer * sizeof *layers);
+    *m = (struct wnw__wrap_made){
+        .graph = b->graph, .hidden = b->hidden, .layers = layers, .packed = b->most[PACKED]};
+    r->made_key = b->key;
+}
+
+void wnw__wrap_made_free(struct wnw__wrap_made *m)
+{
+    if (m)
+        free(m->layers);
+    free(m);
+}
+
 static int make(struct build *b)
 {
     int32_t n_tensor, n_node, n_sum;
@@ -642,6 +704,7 @@ static int make(struct build *b)
     b->tensors = malloc((size_t)n_tensor * sizeof *b->tensors);
     b->turned = malloc(((size_t)n_turned + 1) * sizeof *b->turned);
     b->summed = malloc(((size_t)n_sum + 1) * sizeof *b->summed);
+    b->r->made_key = 0;
     void *memory = wnw__wrap_block_need(&b->r->nodes, size);
     if (b->tensors && b->turned && b->summed && memory)
         b->ctx =
@@ -651,6 +714,18 @@ static int make(struct build *b)
     b->graph = ggml_new_graph_custom(b->ctx, (size_t)n_node, false);
     add_nodes(b);
     WNW_TRY(place_tensors(b));
+    b->key = key_of(b); /* with the memory that it got */
+    keep_made(b);
+    return WNW_OK;
+}
+
+static int make_or_take(struct build *b)
+{
+    b->key = key_of(b);
+    if (b->key != 0 && b->r->made_key == b->key)
+        take_made(b, b->r->made);
+    else
+        WNW_TRY(make(b));
     return upload(b);
 }
 
@@ -681,7 +756,7 @@ enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_l
     b.layers = calloc((size_t)(look->n_flash + look->n_store) + 1, sizeof *b.layers);
     int rc = b.layers ? prepare(&b) : wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
     if (rc == WNW_OK)
-        rc = make(&b);
+        rc = make_or_take(&b);
     if (rc == WNW_OK)
         status = compute(&b);
     if (status == GGML_STATUS_SUCCESS)
@@ -699,4 +774,31 @@ enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_l
     free(b.packed);
     free(b.cells);
     return status;
+}
+
+/* libllama's graph with the copies that a policy wants; NULL: no memory. */
+static struct ggml_cgraph *tapped(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
+{
+    const int n = ggml_graph_n_nodes(look->graph);
+    struct ggml_cgraph *out = wnw__wrap_graph_new(r, n + wnw__wrap_taps_count(look->taps));
+    for (int i = 0; out && i < n; i++) {
+        wnw__wrap_taps_add(look->taps, out, ggml_graph_node(look->graph, i));
+        ggml_graph_add_node(out, ggml_graph_node(look->graph, i));
+    }
+    return out;
+}
+
+enum ggml_status wnw__wrap_graph_tapped(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
+{
+    const uint64_t key = wnw__mix(wnw__mix(look->number) + wnw__wrap_taps_key(look->taps)) | 1;
+    if (!r->made)
+        r->made = calloc(1, sizeof *r->made);
+    struct ggml_cgraph *graph = r->made_key == key ? r->made->graph : tapped(r, look);
+    if (!graph)
+        return GGML_STATUS_ALLOC_FAILED;
+    if (r->made) {
+        r->made->graph = graph;
+        r->made_key = key;
+    }
+    return wnw__wrap_pointed(r, look, graph, key);
 }

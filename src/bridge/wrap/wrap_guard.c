@@ -5,7 +5,8 @@
  * far as it must to know which answer is due, and at graphs.
  *
  * A server keeps the last graph of each device, until a buffer is freed. ggml's client asks it to compute that again only for graphs that
- * libllama's scheduler has numbered. Ours have no number. So where a graph comes with the same bytes again, the relay asks for it.
+ * libllama's scheduler has numbered. Ours have no number. So where a graph comes with the same bytes again, or one in place of it
+ * (wrap/wrap_again.c), the relay asks for it.
  *
  * ggml's client reads logits, or what a policy wants, and waits for each reading. A token waits for one round trip if
  * all readings go to the server with the graph. So the relay notes what was read after a graph. When the server has it compute the same
@@ -39,6 +40,8 @@ enum {
     SIZE = 8,         /* of an answer, before it */
     TAIL = 96,        /* the first bytes of a request, with its tensor's shape, and the last, with a size */
     MOST_DEVICES = 8, /* of a server, whose graphs are compared */
+    OUT = 1 << 14,    /* bytes of requests that wait for the next ones */
+    OUT_MS = 1,       /* and how long */
     IDLE_MS = 2000,   /* less than a client of ggml's waits for a worker that another one has */
 };
 
@@ -79,6 +82,7 @@ struct wnw__guard {
 struct graph {
     uint8_t *bytes; /* [room] */
     size_t n, room;
+    bool there; /* the server has it */
 };
 
 /* One connection of ggml's, and the one to the server. */
@@ -90,7 +94,9 @@ struct relay {
     uint64_t n_seen;        /* bytes of it that came, with its head */
     uint64_t n_buffer;      /* that were asked for and not freed */
     struct graph coming,    /* or another request that is not handed on before it is whole */
-        kept[MOST_DEVICES]; /* what the server has of each device; n 0: nothing that is known */
+        kept[MOST_DEVICES]; /* the last one of each device; n 0: nothing that is known */
+    uint8_t out[OUT];       /* [n_out] requests that the server does not have yet */
+    size_t n_out;
     struct wnw__readings after[MOST_DEVICES]; /* what was read after each */
     struct wnw__readings now;                 /* and is, after the last one */
     int32_t computed; /* the device of the last graph; -1: other requests came since */
@@ -124,6 +130,7 @@ static void lose(struct relay *r, const char *why)
     if (r->up >= 0)
         close(r->up);
     r->up = -1;
+    r->n_out = 0;
     wnw__ahead_drop(&r->ahead);
     pthread_mutex_lock(&g->lock);
     if (!g->lost) /* until a connection is made again, that this fails is no cause */
@@ -312,7 +319,7 @@ static bool answer_instead(struct relay *r)
 
 /* ---- Both ways ---- */
 
-static void send_up(struct relay *r, const uint8_t *x, size_t n)
+static void send_now(struct relay *r, const uint8_t *x, size_t n)
 {
     if (r->up < 0)
         return;
@@ -321,6 +328,28 @@ static void send_up(struct relay *r, const uint8_t *x, size_t n)
         lose(r, "it closed the connection");
     else if (sent < 0)
         lose_hung(r);
+}
+
+static void flush(struct relay *r)
+{
+    const size_t n = r->n_out;
+    r->n_out = 0;
+    if (n > 0)
+        send_now(r, r->out, n);
+}
+
+/* ggml's client sends a request in three parts, and half a dozen of them before each graph. Nothing waits for them until the graph is there, so
+ * they go together. */
+static void send_up(struct relay *r, const uint8_t *x, size_t n)
+{
+    if (n > OUT - r->n_out)
+        flush(r);
+    if (n > OUT) {
+        send_now(r, x, n);
+    } else {
+        memcpy(r->out + r->n_out, x, n);
+        r->n_out += n;
+    }
 }
 
 /* ---- Reading ahead ---- */
@@ -403,7 +432,7 @@ static bool append(struct graph *g, const uint8_t *x, size_t n)
 static void forget_graphs(struct relay *r)
 {
     for (int i = 0; i < MOST_DEVICES; i++) {
-        r->kept[i].n = 0;
+        r->kept[i].there = false;
         r->after[i].n = 0;
     }
 }
@@ -422,24 +451,37 @@ static void ask_again(struct relay *r, uint64_t device)
     send_up(r, request, n);
 }
 
+/* Whether a graph came in place of the last one (wrap/wrap_again.c). */
+static bool is_in_place(const struct graph *came)
+{
+    enum { MOST = 1024 }; /* bytes of a graph of one node */
+    return came->n <= MOST && memmem(came->bytes, came->n, WNW_GUARD_AGAIN, sizeof WNW_GUARD_AGAIN);
+}
+
 /* Sends the graph that came, or asks for the one that the server has. */
 static void send_graph(struct relay *r)
 {
     struct graph *const came = &r->coming;
     const uint64_t device = came->n >= HEAD + 4 ? number(came->bytes + HEAD, 4) : MOST_DEVICES;
     struct graph *const kept = device < MOST_DEVICES ? &r->kept[device] : NULL;
-    const bool again = r->head[0] == GRAPH_RECOMPUTE ||
-                       (kept && kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0);
-    if (again) {
+    const bool in_place = kept && kept->n > 0 && is_in_place(came);
+    const bool same = kept && kept->n > 0 &&
+                      (in_place || (kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0));
+    if (r->head[0] == GRAPH_RECOMPUTE || (same && kept->there)) {
         ask_again(r, device);
+    } else if (in_place) { /* the server has forgotten it */
+        send_up(r, kept->bytes, kept->n);
+        kept->there = true;
     } else {
         send_up(r, came->bytes, came->n);
         if (kept) {
             const struct graph before = *kept;
             *kept = *came;
+            kept->there = true;
             *came = before;
         }
     }
+    flush(r);
     came->n = 0;
     r->computed = kept ? (int32_t)device : -1;
     r->now.n = 0;
@@ -490,6 +532,8 @@ static bool take_request(struct relay *r)
             begin_answer(r);
         i += n;
     }
+    if (r->answer > 0)
+        flush(r);
     return i == (size_t)got; /* more before an answer is not ggml's client */
 }
 
@@ -530,8 +574,12 @@ static void relay_run(struct relay *r)
         }
         struct pollfd p[] = {{.fd = r->down, .events = r->answer > 0 ? 0 : POLLIN},
                              {.fd = r->up, .events = POLLIN}}; /* -1 is passed over */
-        const int n = poll(p, 2, r->answer > 0 || is_due_ahead(r) ? (int)r->g->patience : -1);
-        if (n == 0)
+        int wait = r->answer > 0 || is_due_ahead(r) ? (int)r->g->patience : -1;
+        wait = r->n_out > 0 ? OUT_MS : wait;
+        const int n = poll(p, 2, wait);
+        if (n == 0 && r->n_out > 0)
+            flush(r);
+        else if (n == 0)
             lose_hung(r);
         if (n <= 0)
             continue;
@@ -542,6 +590,7 @@ static void relay_run(struct relay *r)
         else
             open = p[0].revents & POLLIN ? take_request(r) : false;
     }
+    flush(r);
 }
 
 /* Whether the other side of a connection is this process: a relay is for no other. */

@@ -13,6 +13,9 @@
  */
 struct wnw__guard;
 
+/* The name of a node. A graph of it alone means the last one that came for its device. */
+#define WNW_GUARD_AGAIN "winnow: the last graph of this device"
+
 /* Starts a relay to the server there. E_BACKEND as wnw__connect_dial; E_NOMEM. */
 int wnw__guard_start(struct wnw__guard **out, const struct sockaddr_in *at, const char *name);
 /* Ends it; ggml must not use its address any more. NULL: nothing. */

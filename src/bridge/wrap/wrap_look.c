@@ -3,7 +3,6 @@
 #include "bridge/wrap/wrap.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Whether our graph can compute it: keys of all heads in one row each, values too, and no slopes by head. */
 static bool suits(const struct wnw__bridge_flash *f)
@@ -149,15 +148,51 @@ static void forget_unknown(struct wnw__wrap_look *look)
         look->touched[i].t->layer->unknown = false;
 }
 
+/* ---- The graph that was looked at last ---- */
+
+/* ggml's scheduler shows every graph that it allocates (graph_optimize), so one that was not shown again is what it was. A program may run
+ * a part of it. */
+static bool is_found(const struct wnw__wrap_found *f, const struct wnw__bridge_last *last,
+                     struct ggml_cgraph *graph)
+{
+    const int n = ggml_graph_n_nodes(graph);
+    return last->shown && last->known && n > 0 && f->n == n && f->first == ggml_graph_node(graph, 0) &&
+           f->last == ggml_graph_node(graph, n - 1);
+}
+
+/* Whether a graph may be recognised. Each time one comes, nodes that are not known mark the layers that are ragged or may be. */
+static bool is_simple(const struct wnw__wrap_look *look)
+{
+    bool simple = true;
+    for (int32_t i = 0; i < look->n_touched && simple; i++) {
+        const struct wnw__bridge_layer *l = look->touched[i].t->layer;
+        simple = !l->unknown || l->kind == WNW_BRIDGE_PLAIN;
+    }
+    return simple;
+}
+
+static void keep(struct wnw__wrap_found *f, struct wnw__bridge_last *last, const struct wnw__wrap_look *look)
+{
+    const int n = ggml_graph_n_nodes(look->graph);
+    f->look = *look;
+    f->n = n > 0 && is_simple(look) ? n : 0;
+    f->first = f->n > 0 ? ggml_graph_node(look->graph, 0) : NULL;
+    f->last = f->n > 0 ? ggml_graph_node(look->graph, n - 1) : NULL;
+    last->known = f->n > 0;
+}
+
 /* Sorts the graph's nodes, and decides about layers. */
 static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
+    struct wnw__wrap_found *f = &b->wrap->found;
     const size_t n = (size_t)ggml_graph_n_nodes(graph) + 1;
     int rc = WNW_OK;
-    *look = (struct wnw__wrap_look){.graph = graph};
-    look->flash = calloc(n, sizeof *look->flash);
-    look->stores = calloc(n, sizeof *look->stores);
-    look->touched = calloc(n, sizeof *look->touched);
+    *look = (struct wnw__wrap_look){.graph = graph, .number = f->look.number + 1};
+    f->look.number = look->number;
+    b->last.known = b->last.again = false;
+    look->flash = wnw__wrap_block_need(&f->flash, n * sizeof *look->flash);
+    look->stores = wnw__wrap_block_need(&f->stores, n * sizeof *look->stores);
+    look->touched = wnw__wrap_block_need(&f->touched, n * sizeof *look->touched);
     if (!look->flash || !look->stores || !look->touched)
         return wnw__fail(WNW_E_NOMEM, "no memory to look at a graph of %zu nodes", n);
     sort_nodes(look);
@@ -172,7 +207,17 @@ static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
 
 int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
-    int rc = look_at(look, b, graph);
+    struct wnw__wrap_found *f = &b->wrap->found;
+    int rc = WNW_OK;
+    b->last.again = is_found(f, &b->last, graph);
+    if (b->last.again) {
+        *look = f->look;
+        look->graph = graph;
+    } else {
+        rc = look_at(look, b, graph);
+        if (rc == WNW_OK)
+            keep(f, &b->last, look);
+    }
     if (rc == WNW_OK)
         rc = begin_rows(look, b->wrap->at_once || wnw__wrap_wants_sums(b));
     if (rc == WNW_OK)
@@ -189,12 +234,5 @@ void wnw__wrap_decide(struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
     if (look_at(&look, b, graph) != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     forget_unknown(&look);
-    wnw__wrap_look_free(&look);
-}
-
-void wnw__wrap_look_free(struct wnw__wrap_look *look)
-{
-    free(look->flash);
-    free(look->stores);
-    free(look->touched);
+    wnw__bridge_last_shown(b);
 }

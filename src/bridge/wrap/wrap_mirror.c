@@ -198,13 +198,19 @@ static int drop_head(struct wnw__bridge_layer *l, int32_t stream, int32_t ih)
     return rc;
 }
 
-static int give_layer(struct wnw__bridge_layer *l, bool written)
+/* Memory goes back at once, unless `computing`: a graph follows, which moves rows for those that it brings. Where X has no memory to move them,
+ * the next graph says so. */
+static int give_layer(struct wnw__bridge_layer *l, bool written, bool computing)
 {
     for (int32_t s = 0; s < l->k.n_stream; s++)
         for (int32_t ih = 0; ih < l->n_head; ih++)
             WNW_TRY(drop_head(l, s, ih));
     WNW_TRY(take_settled(l));
-    return written ? wnw__wrap_rows_put(l) : WNW_OK;
+    if (written)
+        return wnw__wrap_rows_put(l);
+    if (l->wrap->ragged && !computing)
+        (void)wnw__wrap_rows_settle(l, 0, 0, 0);
+    return WNW_OK;
 }
 
 int wnw__wrap_mirror_end(struct wnw__bridge_backend *b, int rc, bool written)
@@ -215,7 +221,7 @@ int wnw__wrap_mirror_end(struct wnw__bridge_backend *b, int rc, bool written)
         if (l->rows.n_head_kv == 0)
             continue;
         if (rc == WNW_OK)
-            rc = give_layer(l, written);
+            rc = give_layer(l, written, r->computing);
         wnw__cache_free(&l->rows);
         l->rows = (struct wnw__cache){0};
     }

@@ -27,6 +27,7 @@ int wnw__wrap_memory_need(struct wnw__wrap_run *r, struct wnw__wrap_memory *m, s
     if (m->buffer && size <= m->size && !is_wasted(m->size, size))
         return WNW_OK;
     ggml_backend_synchronize(r->x); /* it may still read what is there */
+    r->n_memory++;
     wnw__wrap_buffer_drop(r->w, m->buffer);
     *m = (struct wnw__wrap_memory){0};
     WNW_TRY(wnw__wrap_buffer_new(&m->buffer, r->w, size + size / 4 + 256));
@@ -51,6 +52,7 @@ int wnw__wrap_memory_read(struct wnw__wrap_run *r, const struct wnw__wrap_memory
 struct ggml_cgraph *wnw__wrap_graph_new(struct wnw__wrap_run *r, int n)
 {
     const size_t size = ggml_graph_overhead_custom((size_t)n, false);
+    r->made_key = 0;
     void *memory = wnw__wrap_block_need(&r->nodes, size);
     struct ggml_context *ctx =
         memory
@@ -67,21 +69,6 @@ struct ggml_cgraph *wnw__wrap_graph_new(struct wnw__wrap_run *r, int n)
 
 /* ---- Pointing tensors to their memory ---- */
 
-/* A tensor of libllama's, as it was. */
-struct pointed {
-    struct ggml_tensor *t;
-    ggml_backend_buffer_t buffer;
-    void *data;
-    int64_t ne1, ne2;
-    unsigned n_made; /* of the layer's buffers */
-};
-
-struct points {
-    struct pointed *list;
-    size_t n, cap;
-    bool failed;
-};
-
 /* The rectangular layer that t is of; NULL: none, or its rows are in the ragged form. */
 static struct wnw__bridge_tensor *rectangular(const struct ggml_tensor *t)
 {
@@ -89,33 +76,31 @@ static struct wnw__bridge_tensor *rectangular(const struct ggml_tensor *t)
     return mine && mine->layer->wrap && !mine->layer->wrap->settled ? mine : NULL;
 }
 
-static void collect(struct points *p, struct ggml_tensor *t)
+/* The cell after the last one that a tensor of a layer reaches. */
+static int64_t rows_reached(const struct wnw__bridge_tensor *mine, const struct ggml_tensor *t)
 {
-    if (!rectangular(t) || p->failed)
-        return;
+    const size_t row = ggml_row_size(mine->type, mine->n_embd);
+    const size_t end = (size_t)((const uint8_t *)t->data - mine->base) + ggml_nbytes(t);
+    return (int64_t)((end + row - 1) / row);
+}
+
+/* reaches: X reads or writes all of t. */
+static int collect(struct wnw__wrap_points *p, struct ggml_tensor *t, bool reaches)
+{
+    const struct wnw__bridge_tensor *mine = rectangular(t);
+    if (!mine)
+        return WNW_OK;
     if (p->n == p->cap) {
         const size_t cap = p->cap > 0 ? 2 * p->cap : 256;
-        struct pointed *more = realloc(p->list, cap * sizeof *more);
-        p->failed = !more;
+        struct wnw__wrap_pointed_at *more = realloc(p->list, cap * sizeof *more);
         if (!more)
-            return;
+            return wnw__fail(WNW_E_NOMEM, "no memory to note the tensors of a graph");
         p->list = more;
         p->cap = cap;
     }
-    p->list[p->n++] = (struct pointed){.t = t};
-    if (t->view_src)
-        collect(p, t->view_src);
-}
-
-/* Grows a layer to what a tensor of it reaches. */
-static int reach(const struct ggml_tensor *t)
-{
-    struct wnw__bridge_tensor *mine = rectangular(t);
-    if (!mine)
-        return WNW_OK;
-    const size_t row = ggml_row_size(mine->type, mine->n_embd);
-    const size_t end = (size_t)((const uint8_t *)t->data - mine->base) + ggml_nbytes(t);
-    return wnw__wrap_rect_grow(mine->layer, (int64_t)((end + row - 1) / row));
+    p->list[p->n++] =
+        (struct wnw__wrap_pointed_at){.t = t, .mine = mine, .rows = reaches ? rows_reached(mine, t) : 0};
+    return t->view_src ? collect(p, t->view_src, false) : WNW_OK;
 }
 
 static bool is_row_store(const struct ggml_tensor *node)
@@ -145,14 +130,14 @@ static int reach_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *l
         const struct ggml_tensor *node = look->touched[i].node, *index = node->src[1];
         if (!is_row_store(node))
             continue;
+        const struct wnw__bridge_tensor *mine = rectangular(node);
         if (index->type != GGML_TYPE_I64) {
-            WNW_TRY(reach(node));
+            WNW_TRY(wnw__wrap_rect_grow(mine->layer, rows_reached(mine, node)));
             continue;
         }
         if (index != of)
             WNW_TRY(last_cell(r, index, &end));
         of = index;
-        const struct wnw__bridge_tensor *mine = rectangular(node);
         const size_t at = (size_t)((const uint8_t *)node->data - mine->base);
         WNW_TRY(
             wnw__wrap_rect_grow(mine->layer, (int64_t)(at / ggml_row_size(mine->type, mine->n_embd)) + end));
@@ -160,36 +145,31 @@ static int reach_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *l
     return WNW_OK;
 }
 
-/* Collects what X will look at, and makes room for it. A store reaches only the cells that it writes. */
-static int collect_all(struct points *p, const struct wnw__wrap_look *look)
+/* Collects what X will look at. A store reaches only the cells that it writes. */
+static int collect_all(struct wnw__wrap_points *p, const struct wnw__wrap_look *look)
 {
+    p->n = 0;
+    p->key = 0;
     for (int32_t i = 0; i < look->n_touched; i++) {
         struct ggml_tensor *node = look->touched[i].node;
         const bool rows = is_row_store(node);
-        collect(p, node);
-        if (!rows)
-            WNW_TRY(reach(node));
-        for (int s = 0; s < GGML_MAX_SRC; s++) {
-            if (!node->src[s])
-                continue;
-            collect(p, node->src[s]);
-            if (!rows || s != 2)
-                WNW_TRY(reach(node->src[s]));
-        }
+        WNW_TRY(collect(p, node, !rows));
+        for (int s = 0; s < GGML_MAX_SRC; s++)
+            WNW_TRY(collect(p, node->src[s], !rows || s != 2));
     }
-    return p->failed ? wnw__fail(WNW_E_NOMEM, "no memory to note the tensors of a graph") : WNW_OK;
+    return WNW_OK;
 }
 
-static int point_one(struct wnw__wrap_run *r, struct pointed *p)
+static int point_one(struct wnw__wrap_run *r, struct wnw__wrap_pointed_at *p)
 {
     struct ggml_tensor *t = p->t;
-    const struct wnw__bridge_tensor *mine = t->view_src ? t->view_src->extra : t->extra;
+    const struct wnw__bridge_tensor *mine = p->mine;
     struct wnw__wrap_layer *w = mine->layer->wrap;
     const size_t row = ggml_row_size(mine->type, mine->n_embd);
-    if (w->buffer && t->buffer == w->buffer) { /* it is there twice */
-        p->t = NULL;
+    if (w->buffer && t->buffer == w->buffer)
+        p->twice = true;
+    if (p->twice)
         return WNW_OK;
-    }
     p->buffer = t->buffer;
     p->data = t->data;
     p->ne1 = t->ne[1];
@@ -198,7 +178,6 @@ static int point_one(struct wnw__wrap_run *r, struct pointed *p)
         WNW_TRY(wnw__wrap_rect_grow(mine->layer, 1));
     const size_t at = (size_t)((const uint8_t *)t->data - mine->base);
     w->user = r->x;
-    p->n_made = w->n_made;
     t->buffer = w->buffer;
     t->data = wnw__wrap_layer_at(w, mine->is_v) + at;
     if (at + ggml_nbytes(t) > (size_t)w->rows * row) { /* X checks that it has the whole tensor */
@@ -208,7 +187,7 @@ static int point_one(struct wnw__wrap_run *r, struct pointed *p)
     return WNW_OK;
 }
 
-static void point_back(const struct pointed *p)
+static void point_back(const struct wnw__wrap_pointed_at *p)
 {
     p->t->buffer = p->buffer;
     p->t->data = p->data;
@@ -222,16 +201,12 @@ static void point_back(const struct pointed *p)
  * without looking at the addresses (CUDA, Hexagon). So a graph that was numbered before its rows moved is given without a number.
  * Without one X does not compute several nodes as one, so it is given by its number where it can be. */
 
-static uint64_t places_of(const struct points *p)
+static uint64_t places_of(const struct wnw__wrap_points *p)
 {
     uint64_t h = WNW_HASH_START;
-    for (size_t i = 0; i < p->n; i++) {
-        const struct ggml_tensor *t = p->list[i].t;
-        if (!t)
-            continue;
-        h = wnw__hash(h, &t->data, sizeof t->data);
-        h = wnw__hash(h, &p->list[i].n_made, sizeof p->list[i].n_made);
-    }
+    for (size_t i = 0; i < p->n; i++)
+        if (!p->list[i].twice)
+            h = wnw__mix(wnw__mix(h ^ (uintptr_t)p->list[i].t->data) + p->list[i].mine->layer->wrap->n_made);
     return h | 1;
 }
 
@@ -270,25 +245,37 @@ static struct ggml_cgraph *by_number(struct wnw__wrap_run *r, struct ggml_cgraph
 }
 
 enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, const struct wnw__wrap_look *look,
-                                   struct ggml_cgraph *run)
+                                   struct ggml_cgraph *run, uint64_t key)
 {
-    struct points p = {0};
+    struct wnw__wrap_points *p = &r->points;
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     size_t n = 0;
-    int rc = collect_all(&p, look);
+    int rc = key != 0 && p->key == key ? WNW_OK : collect_all(p, look);
+    for (size_t i = 0; rc == WNW_OK && i < p->n; i++)
+        rc = wnw__wrap_rect_grow(p->list[i].mine->layer, p->list[i].rows);
     if (rc == WNW_OK)
         rc = reach_written(r, look);
-    for (; rc == WNW_OK && n < p.n; n++)
-        rc = point_one(r, &p.list[n]);
-    if (rc == WNW_OK && run == look->graph)
-        run = by_number(r, run, places_of(&p));
+    for (; rc == WNW_OK && n < p->n; n++)
+        rc = point_one(r, &p->list[n]);
+    p->key = rc == WNW_OK ? key : 0;
+    const uint64_t places = rc == WNW_OK ? places_of(p) : 0;
+    uint64_t what = key != 0 ? wnw__mix(wnw__mix(key ^ r->id) + places) | 1 : 0;
+    if (rc == WNW_OK && run == look->graph) {
+        run = by_number(r, run, places);
+        what = run == look->graph ? 0 : what; /* X's client knows it */
+    }
     if (rc == WNW_OK)
-        status = run ? r->x->iface.graph_compute(r->x, run) : GGML_STATUS_ALLOC_FAILED;
+        status = run ? wnw__wrap_compute(r->w, r->x, run, what) : GGML_STATUS_ALLOC_FAILED;
     else
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     while (n > 0)
-        if (p.list[--n].t)
-            point_back(&p.list[n]);
-    free(p.list);
+        if (!p->list[--n].twice)
+            point_back(&p->list[n]);
     return status;
+}
+
+void wnw__wrap_points_free(struct wnw__wrap_points *p)
+{
+    free(p->list);
+    *p = (struct wnw__wrap_points){0};
 }

@@ -18,8 +18,12 @@ size_t wnw__wrap_align(const struct wnw__wrap *w, size_t bytes)
     return (bytes + a - 1) / a * a;
 }
 
-size_t wnw__wrap_tensor_bytes(const struct wnw__wrap *w, enum ggml_type type, int64_t d, int64_t rows)
+size_t wnw__wrap_place_bytes(const struct wnw__wrap *w, const struct wnw__bridge_tensor *t, int64_t d,
+                             int64_t rows)
 {
+    if (!t->base)
+        return 0;
+    const enum ggml_type type = t->type;
     const size_t row = ggml_row_size(type, d);
     const struct ggml_tensor one = {
         .type = type, .ne = {d, 1, 1, 1}, .nb = {ggml_type_size(type), row, row, row}};
@@ -159,12 +163,6 @@ static size_t row_bytes(const struct wnw__bridge_tensor *t)
     return t->base ? ggml_row_size(t->type, t->n_embd) : 0;
 }
 
-/* Bytes of `rows` rows of all heads up to the next tensor. */
-static size_t place_bytes(const struct wnw__wrap *w, const struct wnw__bridge_tensor *t, int64_t rows)
-{
-    return t->base ? wnw__wrap_tensor_bytes(w, t->type, t->n_embd, rows) : 0;
-}
-
 void wnw__wrap_bytes_at(struct ggml_tensor *t, ggml_backend_buffer_t buffer, uint8_t *at, size_t n)
 {
     *t = (struct ggml_tensor){
@@ -194,9 +192,9 @@ int wnw__wrap_rect_grow(struct wnw__bridge_layer *l, int64_t rows)
     rows = rows > w->rows + w->rows / 4 ? rows : w->rows + w->rows / 4;
     rows = wnw__room_in_steps(rows, WNW_DEVICE_STEP);
     rows = rows < all ? rows : all;
-    const size_t k = place_bytes(w->w, &l->k, rows);
+    const size_t k = wnw__wrap_place_bytes(w->w, &l->k, l->k.n_embd, rows);
     ggml_backend_buffer_t buffer;
-    WNW_TRY(wnw__wrap_buffer_new(&buffer, w->w, k + place_bytes(w->w, &l->v, rows)));
+    WNW_TRY(wnw__wrap_buffer_new(&buffer, w->w, k + wnw__wrap_place_bytes(w->w, &l->v, l->v.n_embd, rows)));
     wnw__wrap_layer_wait(w);
     const struct wnw__wrap_layer old = *w;
     w->buffer = buffer;

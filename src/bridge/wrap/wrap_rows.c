@@ -16,14 +16,6 @@ static size_t head_bytes(const struct wnw__bridge_layer *l, bool is_v)
     return ggml_row_size(l->k.type, l->d_k);
 }
 
-/* Bytes of rows of one head up to the next tensor. */
-static size_t place_bytes(const struct wnw__bridge_layer *l, bool is_v, int64_t rows)
-{
-    if (is_v && !l->v.base)
-        return 0;
-    return wnw__wrap_tensor_bytes(l->wrap->w, is_v ? l->v.type : l->k.type, is_v ? l->d_v : l->d_k, rows);
-}
-
 static int32_t n_heads(const struct wnw__bridge_layer *l)
 {
     return l->k.n_stream * l->n_head;
@@ -242,7 +234,8 @@ static int move_words(const struct move *m)
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, N_NODE, false);
     to->flags |= GGML_TENSOR_FLAG_COMPUTE;
     ggml_graph_add_node(graph, to);
-    const enum ggml_status status = ggml_backend_graph_compute(m->x, graph);
+    const enum ggml_status status = wnw__wrap_compute(m->w, m->x, graph, 0);
+    ggml_backend_synchronize(m->x);
     ggml_free(ctx);
     free(memory);
     return status == GGML_STATUS_SUCCESS
@@ -377,8 +370,8 @@ static int settle(struct wnw__bridge_layer *l, const struct wnw__wrap_head *next
         for (int32_t j = 0; j < next[i].cap; j++)
             index[next[i].off + j] = (int32_t)(j < h->n ? h->row[j] : spare);
     }
-    p.v_at = place_bytes(l, false, rows);
-    p.c_at = p.v_at + place_bytes(l, true, rows);
+    p.v_at = wnw__wrap_place_bytes(w->w, &l->k, l->d_k, rows);
+    p.c_at = p.v_at + wnw__wrap_place_bytes(w->w, &l->v, l->d_v, rows);
     WNW_TRY(wnw__wrap_buffer_new(&p.buffer, w->w, p.c_at + (size_t)rows * sizeof(float)));
     const int rc = w->buffer && spare >= 0 ? move_layer(l, &p, index) : WNW_OK; /* a new buffer has zeros */
     if (rc != WNW_OK) {
@@ -475,8 +468,8 @@ int wnw__wrap_rows_spread(struct wnw__bridge_layer *l)
         for (int32_t j = 0; j < w->heads[i].n; j++)
             index[((int64_t)(i / l->n_head) * l->k.n_cell + w->heads[i].cell[j]) * l->n_head +
                   i % l->n_head] = (int32_t)w->heads[i].row[j];
-    p.v_at = place_bytes(l, false, rows);
-    int rc = wnw__wrap_buffer_new(&p.buffer, w->w, p.v_at + place_bytes(l, true, rows));
+    p.v_at = wnw__wrap_place_bytes(w->w, &l->k, l->d_k, rows);
+    int rc = wnw__wrap_buffer_new(&p.buffer, w->w, p.v_at + wnw__wrap_place_bytes(w->w, &l->v, l->d_v, rows));
     if (rc == WNW_OK)
         rc = move_layer(l, &p, index);
     free(index);

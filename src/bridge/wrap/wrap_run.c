@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a graph on X, and the rest of a backend, which is X's. */
+#include "base/random.h"
 #include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
 
@@ -56,31 +57,19 @@ static int forget_graph(struct wnw__wrap_run *r)
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 1, false);
     b->flags |= GGML_TENSOR_FLAG_COMPUTE;
     ggml_graph_add_node(graph, b);
-    const enum ggml_status status = ggml_backend_graph_compute(r->x, graph);
+    const enum ggml_status status = wnw__wrap_compute(r->w, r->x, graph, 0);
     ggml_free(ctx);
     r->freed = wnw__wrap_frees();
     return status == GGML_STATUS_SUCCESS ? WNW_OK
                                          : wnw__fail(WNW_E_BACKEND, "%s computes nothing", r->w->name);
 }
 
-/* libllama's graph with the copies that a policy wants; NULL: no memory. */
-static struct ggml_cgraph *tapped(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
-{
-    const int n = ggml_graph_n_nodes(look->graph);
-    struct ggml_cgraph *out = wnw__wrap_graph_new(r, n + wnw__wrap_taps_count(look->taps));
-    for (int i = 0; out && i < n; i++) {
-        wnw__wrap_taps_add(look->taps, out, ggml_graph_node(look->graph, i));
-        ggml_graph_add_node(out, ggml_graph_node(look->graph, i));
-    }
-    return out;
-}
-
 static enum ggml_status run_graph(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
 {
     if (look->ragged)
         return wnw__wrap_graph_run(r, look);
-    struct ggml_cgraph *run = look->taps ? tapped(r, look) : look->graph;
-    return run ? wnw__wrap_pointed(r, look, run) : GGML_STATUS_ALLOC_FAILED;
+    return look->taps ? wnw__wrap_graph_tapped(r, look)
+                      : wnw__wrap_pointed(r, look, look->graph, look->number);
 }
 
 /* Attentions and stores over ragged layers. */
@@ -101,14 +90,13 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
     struct wnw__wrap_look look;
     struct wnw__wrap_watched watched = {.watched = false};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    r->computing = true;
     int rc = wnw__wrap_look(&look, b, graph);
     const int32_t n_ragged = count_ragged(&look);
     if (rc == WNW_OK)
         rc = wnw__wrap_watch(&watched, b, &look);
-    if (rc == WNW_OK && count_ragged(&look) != n_ragged) { /* a policy has dropped entries */
-        wnw__wrap_look_free(&look);
+    if (rc == WNW_OK && count_ragged(&look) != n_ragged) /* a policy has dropped entries */
         rc = wnw__wrap_look(&look, b, graph);
-    }
     look.taps = watched.taps;
     look.sums_for = wnw__wrap_wants_sums(b) ? b : NULL;
     if (rc == WNW_OK)
@@ -123,7 +111,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     if (wnw__wrap_watch_end(&watched, b, status == GGML_STATUS_SUCCESS) != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
-    wnw__wrap_look_free(&look);
+    r->computing = false;
     return status;
 }
 
@@ -166,8 +154,12 @@ static void free_backend(ggml_backend_t backend)
     wnw__bridge_notes_free(&b->notes);
     free(b->watch_own);
     free(b->skipped);
-    free(r->nodes.at);
-    free(r->tap_nodes.at);
+    struct wnw__wrap_block *const blocks[] = {&r->nodes, &r->tap_nodes, &r->found.flash, &r->found.stores,
+                                              &r->found.touched};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        free(blocks[i]->at);
+    wnw__wrap_points_free(&r->points);
+    wnw__wrap_made_free(r->made);
     free(r);
     free(b);
     free(backend);
@@ -284,6 +276,7 @@ const struct wnw__bridge_far wnw__wrap_far = {
 
 ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w)
 {
+    static atomic_ullong n_run;
     struct ggml_backend *backend = calloc(1, sizeof *backend);
     struct wnw__bridge_backend *b = calloc(1, sizeof *b);
     struct wnw__wrap_run *r = calloc(1, sizeof *r);
@@ -294,8 +287,11 @@ ggml_backend_t wnw__wrap_backend_new(struct wnw__wrap *w)
         free(r);
         return NULL;
     }
-    *r = (struct wnw__wrap_run){
-        .w = w, .x = x, .freed = wnw__wrap_frees(), .at_once = wnw__bridge_is_set("WINNOW_RAGGED_AT_ONCE")};
+    *r = (struct wnw__wrap_run){.w = w,
+                                .x = x,
+                                .id = wnw__mix(atomic_fetch_add(&n_run, 1)),
+                                .freed = wnw__wrap_frees(),
+                                .at_once = wnw__bridge_is_set("WINNOW_RAGGED_AT_ONCE")};
     b->wrap = r;
     b->far = &wnw__wrap_far;
     b->n_threads = 1;

@@ -4,6 +4,7 @@
  * libllama uses their memory again within the graph. So X copies them while it computes, and the host reads the copies afterwards.
  */
 #include "base/parallel.h"
+#include "base/random.h"
 #include "bridge/sequence/track.h"
 #include "bridge/watch/watch.h"
 #include "bridge/wrap/wrap.h"
@@ -33,6 +34,19 @@ struct wnw__wrap_taps {
 int32_t wnw__wrap_taps_count(const struct wnw__wrap_taps *t)
 {
     return t ? t->n : 0;
+}
+
+uint64_t wnw__wrap_taps_key(const struct wnw__wrap_taps *t)
+{
+    uint64_t h = (uint64_t)wnw__wrap_taps_count(t);
+    for (int32_t i = 0; t && i < t->n; i++) {
+        const struct tap *tap = &t->list[i];
+        h = wnw__mix(h ^ (uintptr_t)tap->before);
+        h = wnw__mix(h ^ (uintptr_t)tap->from->view_src ^ (uint64_t)tap->kind << 56);
+        h = wnw__mix(h ^ (uintptr_t)tap->node ^ (uint64_t)tap->first << 48);
+        h = wnw__mix(h ^ (uintptr_t)tap->copy->data ^ (uint64_t)tap->n << 48);
+    }
+    return h;
 }
 
 /* The rows of the graph's streams whose queries are wanted: from *first on; returns their number. */

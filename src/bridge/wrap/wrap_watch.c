@@ -63,6 +63,10 @@ static int note_node(struct wnw__bridge_backend *b, const struct ggml_tensor *no
 /* Notes what nodes of the graph are, as the device WINNOW does where it takes them over. */
 static int note_nodes(struct wnw__bridge_backend *b, const struct wnw__wrap_look *look)
 {
+    uint64_t *noted = &b->wrap->found.noted;
+    if (*noted == look->number)
+        return WNW_OK;
+    *noted = 0;
     wnw__bridge_nodes_begin(b, look->graph);
     for (int32_t i = 0; i < look->n_flash; i++) {
         const struct wnw__bridge_flash *f = &look->flash[i];
@@ -72,6 +76,7 @@ static int note_nodes(struct wnw__bridge_backend *b, const struct wnw__wrap_look
     for (int32_t i = 0; i < look->n_store; i++)
         if (look->stores[i].t->layer->kind == WNW_BRIDGE_RAGGED)
             WNW_TRY(note_node(b, look->stores[i].node, &(struct wnw__bridge_node){.what = WNW_BRIDGE_STORE}));
+    *noted = look->number;
     return WNW_OK;
 }
 
