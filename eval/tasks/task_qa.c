@@ -15,9 +15,9 @@ struct docs {
     struct doc {
         char *text; /* owned */
         bool evidence;
-        const struct eval_question
-            *asked; /* its answers tell which paragraphs are the evidence; NULL = all or none */
-    } * at;         /* [n], owned */
+        /* Its answers tell which paragraphs are the evidence; NULL: all or none are. */
+        const struct eval_question *asked;
+    } * at; /* [n], owned */
     size_t n;
 };
 
