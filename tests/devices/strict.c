@@ -402,6 +402,7 @@ struct stream {
     struct job *first, **last; /* under `lock`, with what follows */
     const struct shot *computing;
     bool busy, ends;
+    struct event copied; /* what others wait for before they look at copies */
     struct shot *kept[N_KEPT]; /* by the address of their first node */
     unsigned seed;
     struct stream *next;
@@ -573,7 +574,7 @@ static void synchronize(ggml_backend_t backend)
 static void free_backend(ggml_backend_t backend)
 {
     struct stream *s = backend->context;
-    synchronize(backend);
+    wait_for_all(); /* another one may wait for its copies */
     pthread_mutex_lock(&lock);
     s->ends = true;
     for (struct stream **at = &streams; *at; at = &(*at)->next)
@@ -610,8 +611,6 @@ static void get_async(ggml_backend_t backend, const struct ggml_tensor *t, void 
          &(struct job){.what = GET, .to = data, .from = (const uint8_t *)t->data + offset, .n = size});
 }
 
-static struct event between[N_DEVICE * N_DEVICE]; /* of copies */
-
 static ggml_guid_t guid(void)
 {
     static ggml_guid id = {0x73, 0x74, 0x72, 0x69, 0x63, 0x74};
@@ -629,7 +628,7 @@ static bool copy_async(ggml_backend_t from, ggml_backend_t to, const struct ggml
         broken("a copy between %s and %s of memory that is elsewhere", a->d->name, b->d->name);
     give(a, &(struct job){.what = COPY, .to = dst->data, .from = src->data, .n = ggml_nbytes(src)});
     if (a != b) {
-        struct event *e = &between[(a->d - devices) * N_DEVICE + (b->d - devices)];
+        struct event *e = &a->copied;
         pthread_mutex_lock(&lock);
         const uint64_t n = ++e->asked;
         pthread_mutex_unlock(&lock);
