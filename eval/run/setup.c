@@ -22,7 +22,7 @@ static int check_questions(struct eval_setup *s)
         const struct eval_task *task = s->items.items[i].task;
         const struct eval_records *hotpot = task->flags & EVAL_WANTS_HOTPOT ? s->source.hotpot : NULL,
                                   *r = task->flags & EVAL_WANTS_SQUAD ? s->source.squad : hotpot;
-        if (r && s->items.items[i].n > r->n_questions)
+        if (r && *n > r->n_questions)
             return app_fail(APP_BAD_INPUT, "%s has %d questions; lower --samples to that", task->name,
                             r->n_questions);
         if (task->flags & EVAL_WANTS_DOCUMENTS && *n > s->folder.n_questions)

@@ -302,12 +302,11 @@ struct wnw__wrap_numbered {
     uint64_t places;                 /* of its rows, when X got it by its number; 0: X did not */
 };
 
-/* What was found in the graph that was looked at last. libllama computes one graph for many tokens. */
+/* What was found in the graph that was looked at last. libllama computes one graph for many tokens (graph/again.c). */
 struct wnw__wrap_found {
     struct wnw__wrap_look look;
     struct wnw__wrap_block flash, stores, touched; /* its lists */
-    const struct ggml_tensor *first, *last;        /* nodes */
-    int n;                                         /* nodes; 0: it cannot be recognised */
+    bool holds;                                    /* for the graph, when it comes again */
     uint64_t noted; /* the number of the graph whose nodes were noted for policies; 0: none */
 };
 

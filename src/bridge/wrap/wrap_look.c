@@ -150,17 +150,8 @@ static void forget_unknown(struct wnw__wrap_look *look)
 
 /* ---- The graph that was looked at last ---- */
 
-/* ggml's scheduler shows every graph that it allocates (graph_optimize), so one that was not shown again is what it was. A program may run
- * a part of it. */
-static bool is_found(const struct wnw__wrap_found *f, const struct wnw__bridge_last *last,
-                     struct ggml_cgraph *graph)
-{
-    const int n = ggml_graph_n_nodes(graph);
-    return last->shown && last->known && n > 0 && f->n == n && f->first == ggml_graph_node(graph, 0) &&
-           f->last == ggml_graph_node(graph, n - 1);
-}
-
-/* Whether a graph may be recognised. Each time one comes, nodes that are not known mark the layers that are ragged or may be. */
+/* Whether what was found holds for the graph when it comes again. Each time one comes, nodes that are not known mark the layers that are ragged
+ * or may be. */
 static bool is_simple(const struct wnw__wrap_look *look)
 {
     bool simple = true;
@@ -171,16 +162,6 @@ static bool is_simple(const struct wnw__wrap_look *look)
     return simple;
 }
 
-static void keep(struct wnw__wrap_found *f, struct wnw__bridge_last *last, const struct wnw__wrap_look *look)
-{
-    const int n = ggml_graph_n_nodes(look->graph);
-    f->look = *look;
-    f->n = n > 0 && is_simple(look) ? n : 0;
-    f->first = f->n > 0 ? ggml_graph_node(look->graph, 0) : NULL;
-    f->last = f->n > 0 ? ggml_graph_node(look->graph, n - 1) : NULL;
-    last->known = f->n > 0;
-}
-
 /* Sorts the graph's nodes, and decides about layers. */
 static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
 {
@@ -189,7 +170,7 @@ static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
     int rc = WNW_OK;
     *look = (struct wnw__wrap_look){.graph = graph, .number = f->look.number + 1};
     f->look.number = look->number;
-    b->last.known = b->last.again = false;
+    f->holds = false;
     look->flash = wnw__wrap_block_need(&f->flash, n * sizeof *look->flash);
     look->stores = wnw__wrap_block_need(&f->stores, n * sizeof *look->stores);
     look->touched = wnw__wrap_block_need(&f->touched, n * sizeof *look->touched);
@@ -209,14 +190,14 @@ int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
 {
     struct wnw__wrap_found *f = &b->wrap->found;
     int rc = WNW_OK;
-    b->last.again = is_found(f, &b->last, graph);
-    if (b->last.again) {
+    wnw__bridge_last_see(b, graph);
+    if (b->last.again && f->holds) {
         *look = f->look;
         look->graph = graph;
     } else {
         rc = look_at(look, b, graph);
-        if (rc == WNW_OK)
-            keep(f, &b->last, look);
+        f->look = *look;
+        f->holds = rc == WNW_OK && is_simple(look);
     }
     if (rc == WNW_OK)
         rc = begin_rows(look, b->wrap->at_once || wnw__wrap_wants_sums(b));

@@ -152,6 +152,7 @@ static void free_backend(ggml_backend_t backend)
     free(b->caches);
     wnw__bridge_watch_free(&b->watch);
     wnw__bridge_notes_free(&b->notes);
+    wnw__bridge_last_free(&b->last);
     free(b->watch_own);
     free(b->skipped);
     struct wnw__wrap_block *const blocks[] = {&r->nodes, &r->tap_nodes, &r->found.flash, &r->found.stores,
