@@ -11,24 +11,39 @@
 
 /* ---- Comparing ---- */
 
-double eval_kl(const float *full, const float *comp, int32_t n_vocab)
+/* log_sum: that of comp, which callers need for more than this. KL(full || comp) is the mean of full - comp under full, less the
+ * difference of the two log sums, so that exp is taken once for an entry of full. */
+static double kl_of(const float *full, const float *comp, double log_sum, int32_t n_vocab)
 {
-    const double of_full = app_log_sum(full, n_vocab), of_comp = app_log_sum(comp, n_vocab);
-    double kl = 0.0;
+    const double max = full[wnw__argmax(full, n_vocab)];
+    double sum = 0.0, less = 0.0;
     for (int32_t i = 0; i < n_vocab; i++) {
-        const double p = (double)full[i] - of_full, q = (double)comp[i] - of_comp;
-        kl += exp(p) * (p - q);
+        const double p = exp((double)full[i] - max);
+        sum += p;
+        less += p * ((double)full[i] - (double)comp[i]);
     }
+    const double kl = less / sum - (max + log(sum) - log_sum);
     return kl < 0 ? 0 : kl;
 }
 
-void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, int32_t n_vocab)
+double eval_kl(const float *full, const float *comp, int32_t n_vocab)
+{
+    return kl_of(full, comp, app_log_sum(comp, n_vocab), n_vocab);
+}
+
+static void agreement_add(struct eval_agreement *a, const float *full, const float *comp, double log_sum,
+                          int32_t n_vocab)
 {
     const bool same = wnw__argmax(full, n_vocab) == wnw__argmax(comp, n_vocab);
     a->n_lead += same && a->n_lead == a->n;
     a->n++;
     a->n_same += same;
-    a->kl += eval_kl(full, comp, n_vocab);
+    a->kl += kl_of(full, comp, log_sum, n_vocab);
+}
+
+void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, int32_t n_vocab)
+{
+    agreement_add(a, full, comp, app_log_sum(comp, n_vocab), n_vocab);
 }
 
 /* ---- Feeding ---- */
@@ -39,10 +54,11 @@ static void take(struct eval_forced *l, int32_t i, const float *logits)
     const size_t at = (size_t)i * (size_t)l->n_vocab;
     if (l->keep)
         memcpy(l->keep + at, logits, (size_t)l->n_vocab * sizeof *logits);
+    const double log_sum = l->full || l->targets ? app_log_sum(logits, l->n_vocab) : 0.0;
     if (l->full)
-        eval_agreement_add(l->same, l->full + at, logits, l->n_vocab);
+        agreement_add(l->same, l->full + at, logits, log_sum, l->n_vocab);
     if (l->targets)
-        l->nll += app_token_nll(logits, l->n_vocab, l->targets[i]);
+        l->nll += log_sum - (double)logits[l->targets[i]];
 }
 
 struct feeding {
