@@ -5,7 +5,7 @@
 # It fails for
 # - an include that the tables below do not allow;
 # - a cycle of folders, or of the rooms of a program;
-# - a circle of calls between files of a folder;
+# - a circle of calls between files, or between folders, of src/ and of all programs, in C and C++ (call_graph.py);
 # - a call from a room of a folder to one that LEVELS does not allow, and an include of its header;
 # - a header of such a folder itself that includes more than the lowest room's, or declares a function;
 # - a file that includes one of a folder more/, which a build can leave out, and is in none itself;
@@ -18,6 +18,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec python3 - "$@" <<'PY'
 import functools, pathlib, re, sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, "scripts")
+import call_graph
 
 # Folder: the other folders that it may include; itself and include/ are always allowed. A '-' before a name marks an
 # existing include that is to be removed. A new one like it fails, and so does a mark that is no longer needed.
@@ -260,61 +264,41 @@ for header in [p for p in sources if p.suffix == ".h"] + sorted(pathlib.Path("ap
             faults.append(f"{header} declares {name}, which no file of the folder defines" if whole else
                           f"{header} declares {name}, which {stem}.c and {stem}_*.c beside it do not define")
 
-# Calls between files of a folder.
-CALLED = re.compile(r"\b(\w+)\s*\(")
-STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
-PUBLIC = re.compile(r"^(?!static|typedef|#|return|else|extern)[A-Za-z_][\w\s*]*?\b(\w+)\s*\((?:[^()]|\([^()]*\))*\)\s*\{", re.M)
+# Calls between files, folders and rooms. Files X_absent.c replace other files.
+def find_sources():
+    tops = [pathlib.Path(top) for top in ("include", "src", *PROGRAMS)]
+    paths = sorted(p for top in tops for p in top.rglob("*") if p.suffix in (".c", ".cpp", ".h", ".hpp"))
+    return [p for p in paths if not p.stem.endswith("_absent")]
 
 
-def find_calls(paths):
-    """File: the other files of its folder whose functions it calls. Tables of functions are no calls."""
-    texts = {p: STRING.sub('""', COMMENT.sub(" ", p.read_text())) for p in paths}
-    home = {name: p for p, text in texts.items() for name in PUBLIC.findall(text)}
-    return {p: sorted({home[n] for n in CALLED.findall(text) if home.get(n, p) != p}) for p, text in texts.items()}
+def show_circle(graph, knot, names):
+    """A circle in one line: each of its calls with a function that it names."""
+    calls = [f"{a} -> {b} ({names(a, b)})" for a in sorted(knot) for b in sorted(graph[a]) if b in knot]
+    return "circle of calls: " + ", ".join(calls)
 
 
-def find_knots(graph):
-    """Sets of files each of which leads to every other one (Tarjan)."""
-    number, lowest, stack, knots = {}, {}, [], []
-
-    def visit(a):
-        number[a] = lowest[a] = len(number)
-        stack.append(a)
-        for b in graph[a]:
-            if b not in number:
-                visit(b)
-                lowest[a] = min(lowest[a], lowest[b])
-            elif b in stack:
-                lowest[a] = min(lowest[a], number[b])
-        if lowest[a] == number[a]:
-            knot = stack[stack.index(a):]
-            del stack[stack.index(a):]
-            knots.extend([knot] if len(knot) > 1 else [])
-
-    for a in graph:
-        if a not in number:
-            visit(a)
-    return knots
-
-
-def is_built(path):
-    return not path.stem.endswith("_absent")  # these replace other files
-
-
-homes = {p.parent for top in ["src", *PROGRAMS] for p in pathlib.Path(top).rglob("*.c")}
-for home in sorted(homes):
-    for knot in find_knots(find_calls(sorted(filter(is_built, home.glob("*.c"))))):
-        faults.append(f"{home}/: files call each other in a circle: {' '.join(sorted(p.stem for p in knot))}")
+graph = call_graph.Graph(find_sources())
+files = graph.files()
+for knot in call_graph.find_knots(files):
+    faults.append(show_circle(files, knot, lambda a, b: min(files[a][b])))
+between = {}  # folder: {folder that it calls: the files of one such call}
+for a, targets in files.items():
+    for b in targets:
+        if a.parent != b.parent:
+            between.setdefault(a.parent, {}).setdefault(b.parent, (a, b))
+        between.setdefault(b.parent, {})
+for knot in call_graph.find_knots(between):
+    faults.append(show_circle(between, knot, lambda a, b: f"{between[a][b][0].name} calls {between[a][b][1].name}"))
 
 # Calls between the rooms of a folder.
 for home, may in LEVELS.items():
-    for path, targets in find_calls(sorted(filter(is_built, pathlib.Path(home).rglob("*.c")))).items():
+    for path in sorted(p for p in files if pathlib.Path(home) in p.parents):
         room = path.parent.name
         if room not in may:
             faults.append(f"{path}: the table LEVELS in scripts/check_layers.sh does not know {home}/{room}/")
             continue
-        for target in targets:
-            if target.parent.name not in [room, *may[room].split()]:
+        for target in sorted(files[path]):
+            if pathlib.Path(home) in target.parents and target.parent.name not in [room, *may[room].split()]:
                 faults.append(f"{path} calls a function of {target}: {home}/{room}/ may not know {target.parent.name}/")
     for header in pathlib.Path(home).glob("*.h"):
         faults += [f"{header} declares {name}: functions belong into the header of a room"
