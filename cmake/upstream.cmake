@@ -38,7 +38,7 @@ function(wnw_jinja_misfit out compiler headers source)
   endif()
   list(TRANSFORM ARGN PREPEND -I OUTPUT_VARIABLE folders)
   wnw_compiles(why "src/text/jinja*.cpp do not compile with its headers" ${compiler} -std=c++17 -w -I${source}/include -I${source}/src -I${headers}
-               ${folders} ${source}/src/text/jinja.cpp ${source}/src/text/jinja_bounds.cpp ${source}/src/text/jinja_calls.cpp)
+               ${folders} ${source}/src/text/jinja.cpp ${source}/src/text/jinja_meter.cpp ${source}/src/text/jinja_bounds.cpp ${source}/src/text/jinja_calls.cpp)
   set(${out} "${why}" PARENT_SCOPE)
 endfunction()
 

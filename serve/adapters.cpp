@@ -4,7 +4,6 @@
 #include "serve/bodies.h"
 #include "serve/call.hpp"
 #include "serve/documents.h"
-#include "serve/generate.hpp"
 #include "serve/parse.h"
 #include "serve/replies.hpp"
 #include "serve/values.h"

@@ -3,7 +3,6 @@
 
 #include "serve/bodies.h"
 #include "serve/documents.h"
-#include "serve/generate.hpp"
 #include "serve/memory.h"
 #include "serve/parse.h"
 #include "serve/plain.h"
@@ -55,6 +54,14 @@ server_http_res_ptr call(const server_http_context::handler_t &route, const serv
     if (res && res->status >= 400 && !res->is_stream())
         put_in_words(*res);
     return res;
+}
+
+server_http_res_ptr pass_on(const server_http_context::handler_t &route, const server_http_req &req,
+                            std::string body)
+{
+    auto inner = std::make_unique<request>(req, std::move(body));
+    auto res = call(route, inner->of);
+    return std::make_unique<kept_reply>(std::move(inner), std::move(res));
 }
 
 answered::~answered()

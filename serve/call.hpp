@@ -12,6 +12,10 @@ namespace serve
 // the sentence has no words of a JSON library.
 server_http_res_ptr call(const server_http_context::handler_t &route, const server_http_req &req);
 
+// Passes a request on with this body, without a slot.
+server_http_res_ptr pass_on(const server_http_context::handler_t &route, const server_http_req &req,
+                            std::string body);
+
 // What is wrong with the body of a route that takes no slot, or null and what is passed on; form: of its fields, -1 = none.
 server_http_res_ptr wrong_body(int form, const server_http_req &req, std::string *passed);
 // On its way to a route that takes no slot: its body is read once, here, and bounded, and has no field `winnow`. form: of its fields, -1 = none.

@@ -40,7 +40,7 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
         w.no_flash = params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_DISABLED;
         w.type_k = (int32_t)params.type_k;
         w.type_v = (int32_t)params.type_v;
-        serve_watch(&w, ctx);
+        serve_watch(&w, ctx, serve_decode_rows);
         serve_saved_open(&w);
         serve_document_cells_try(&w);
         serve_joins_refuse(serve_join_cells_refused(&w));

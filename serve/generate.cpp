@@ -29,15 +29,13 @@ void clear_part(const server_http_req &req, int32_t slot)
         erase_slot(server_http_req{{}, req.headers, "", "", "", {}, stays}, slot);
 }
 
-// A reply of the server's from a slot that is given back last; null: it has none.
+// A reply of the server's from a slot that is given back last.
 struct passed_reply : kept_reply {
     std::unique_ptr<claimed_slot> slot;
 
     passed_reply(std::unique_ptr<claimed_slot> s, std::unique_ptr<request> q, server_http_res_ptr r)
         : kept_reply(std::move(q), std::move(r)), slot(std::move(s))
     {
-        if (!slot)
-            return;
         headers["X-Winnow-Slot"] = std::to_string(slot->claim.slot);
         if (const int32_t n = serve_slots_removed(slot->claim.slot); n > 0 && !inner->is_stream())
             headers["X-Winnow-Removed"] = std::to_string(n);
@@ -66,7 +64,7 @@ struct passed_reply : kept_reply {
     {
         const bool left = req->stop();
         inner.reset(); // the server stops generating
-        if (left && slot && !is_ending())
+        if (left && !is_ending())
             clear_part(req->of, slot->claim.slot);
     }
 };
@@ -329,11 +327,6 @@ server_http_res_ptr stands_elsewhere(const serve_request &r)
 }
 
 } // namespace
-
-server_http_res_ptr pass_on(const handler &route, const server_http_req &req, std::string body)
-{
-    return pass(route, req, std::move(body), nullptr);
-}
 
 server_http_res_ptr generate(const handler &route, serve_form form, const server_http_req &req)
 {

@@ -12,9 +12,6 @@ namespace serve
 // On its way to the server's own route, whose bodies have that form.
 server_http_res_ptr generate(const server_http_context::handler_t &route, serve_form form,
                              const server_http_req &req);
-// Passes a request on with this body, without a slot.
-server_http_res_ptr pass_on(const server_http_context::handler_t &route, const server_http_req &req,
-                            std::string body);
 // On its way to a route of which no slots are claimed: refused where memory is bounded. form: of its fields, -1 = none.
 server_http_res_ptr uncounted(const server_http_context::handler_t &route, int form,
                               const server_http_req &req);

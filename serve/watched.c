@@ -2,7 +2,6 @@
 #include "serve/watched.h"
 
 #include "serve/automatic.h"
-#include "serve/decode.h"
 #include "winnow_calibrate.h"
 
 #include <llama.h>
@@ -520,7 +519,7 @@ void serve_watched_observe(struct serve_watched *w)
 
 /* ---- Contexts ---- */
 
-void serve_watch(struct serve_watched *w, struct llama_context *ctx)
+void serve_watch(struct serve_watched *w, struct llama_context *ctx, wnw_bridge_rows on_rows)
 {
     const struct serve_keep_rule *keep_rule = &serve_settings()->keep_rule;
     if (wnw_bridge_find(&w->cache, llama_synchronize, ctx) != WNW_OK)
@@ -541,7 +540,7 @@ void serve_watch(struct serve_watched *w, struct llama_context *ctx)
                 serve_policy_of_all(false), keep_rule->recipe);
     const char *of_all = serve_keeps_all(keep_rule) ? NULL : serve_policy_of_all(false);
     int rc = w->unmatched ? wnw_bridge_set_policy(w->cache, of_all, &keep_rule->size, true)
-                          : wnw_bridge_tell_rows(w->cache, serve_decode_rows, w);
+                          : wnw_bridge_tell_rows(w->cache, on_rows, w);
     /* What "auto" needs more of for longer prompts is observed once one comes. */
     w->least = *keep_rule;
     w->least.n_most = 1;

@@ -113,8 +113,9 @@ struct serve_watched {
     char cannot[SERVE_RECIPE]; /* a recipe that this model's layers do not go with; "" = none yet */
 };
 
-/* Begins to watch a context that has just been made, and ends it. What cannot be watched ends the process. */
-void serve_watch(struct serve_watched *w, struct llama_context *ctx);
+/* Begins to watch a context that has just been made, and ends it. What cannot be watched ends the process. on_rows is called with w
+ * for the rows of each batch (wnw_bridge_tell_rows). */
+void serve_watch(struct serve_watched *w, struct llama_context *ctx, wnw_bridge_rows on_rows);
 void serve_unwatch(struct serve_watched *w);
 
 /* Has observed what the server's own rule needs, those of slots with a request, and those of what slots hold by the server's own. What others

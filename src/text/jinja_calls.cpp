@@ -32,11 +32,6 @@ constexpr uint64_t MAX_PAIRS =
 constexpr uint64_t NODE = 512; /* bytes that a value takes, about */
 constexpr uint64_t WALK = 128; /* bytes that could be read in the time in which a value is visited */
 
-bool is_container(const value &v)
-{
-    return is_val<value_array>(v) || is_val<value_object>(v);
-}
-
 /* Bytes of work to find a text of m bytes in one of n. */
 uint64_t search_work(uint64_t n, uint64_t m)
 {

@@ -6,7 +6,7 @@
 #ifndef WNW_JINJA_CALLS_H
 #define WNW_JINJA_CALLS_H
 
-#include "text/jinja_bounds.h"
+#include "text/jinja_meter.h"
 
 namespace wnw
 {
