@@ -2,8 +2,8 @@
 """Which function names which, read from C and C++ sources without a compiler. check_layers.sh uses it.
 
 A function calls what its body names: functions that it calls, and functions that it hands on. Macros and inline functions
-of headers count as part of whoever uses them. A table is an object with an initialiser outside of functions. Whoever
-names the table does not call the functions in it, unless with_tables.
+of headers count as part of the functions that use them. A table is an object with an initialiser outside of functions. A function
+that names a table does not call the functions in it, unless with_tables.
 
 The reader knows this repository's form: a definition begins at the left, and clang-format has set its braces.
 """
@@ -24,9 +24,9 @@ TABLE = re.compile(r"^(?!typedef|return|namespace|using|enum)([A-Za-z_][\w\s*&:<
 CLASS = re.compile(r"^(struct|class)\s+(\w+)[^;{}()]*\{", re.M)  # with functions in it
 NAMESPACE = re.compile(r"\bnamespace\s*(\w*)\s*\{")
 WORD = re.compile(r"(?<![.\w])(?<!->)(?<!struct )(?<!enum )(?<!union )(?:(\w+)::)?(\w+)")
-# What is put in front of a library's function calls the library's by this macro (serve/libllama_real.h).
+# The library's function, where the program has one of the same name (serve/libllama_real.h).
 REAL = re.compile(r"\bREAL\(\w+\)")
-# Names of this repository. Others that it defines stand before a library's functions (as serve/calls.c), which nobody here means.
+# Names of this repository. Others that it defines replace a library's functions (serve/calls.c); calls of these mean the library.
 OWN = re.compile(r"(?:wnw|app|bench|calibrate|cli|eval|perturb|serve|python|winnow)_")
 NAMESPACES = {"serve", "wnw"}  # of this repository
 WORDS_OF_C = {"if", "for", "while", "switch", "sizeof", "return"}
@@ -37,7 +37,7 @@ def strip(text):
 
 
 def end_of_braces(text, at):
-    """The place behind the brace that closes the one just before `at`."""
+    """The place after the brace that closes the one just before `at`."""
     depth = 1
     for m in re.compile(r"[{}]").finditer(text, at):
         depth += 1 if m[0] == "{" else -1
@@ -64,7 +64,7 @@ def words_of(text):
 
 
 class Source:
-    """One file, taken apart."""
+    """One file: its macros, namespaces, functions and tables."""
 
     def __init__(self, path, text):
         self.path, self.is_header = path, path.suffix in (".h", ".hpp")
@@ -163,7 +163,7 @@ class Graph:
 
 
 def find_knots(graph):
-    """Sets of nodes each of which leads to every other one (Tarjan, without recursion)."""
+    """Sets of nodes that all lead to each other (Tarjan, without recursion)."""
     number, lowest, stack, on_stack, knots = {}, {}, [], set(), []
     for root in graph:
         if root in number:

@@ -65,6 +65,13 @@ LEVELS = {
         "wrap": "cells graph sequence watch",
         "device": "cells graph sequence watch drive wrap",
     },
+    "src/session": {
+        "timeline": "",
+        "compact": "timeline",
+        "planning": "timeline compact",
+        "rules": "timeline compact planning",
+        "run": "timeline compact planning rules",
+    },
 }
 # Programs: they may include the public headers, their own folder and these. "base" is src/base/, the one folder of src/
 # that programs may include. A family of sub-commands exports only its table, FAMILY/commands.h, to the command. The

@@ -7,6 +7,8 @@
 #include "observe/newest.h"
 #include "observe/recorders.h"
 #include "plan/compress.h"
+#include "session/planning/planning.h"
+#include "session/run/run.h"
 #include "session/session.h"
 
 #include <math.h>

@@ -24,8 +24,8 @@
 #include "cache/cache.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/sample.h"
-#include "session/feed.h"
 #include "session/session.h"
+#include "session/timeline/feed.h"
 
 #include <math.h>
 #include <stdlib.h>

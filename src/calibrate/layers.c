@@ -25,6 +25,7 @@
 #include "calibrate/sample.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
+#include "session/run/run.h"
 #include "session/session.h"
 
 #include <math.h>

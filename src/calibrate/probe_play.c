@@ -5,6 +5,7 @@
 #include "base/vectors.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
+#include "session/run/run.h"
 #include "session/session.h"
 
 #include <string.h>

@@ -22,6 +22,8 @@
 #include "plan/plan.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
+#include "session/compact/compact.h"
+#include "session/run/run.h"
 #include "session/session.h"
 
 #include <math.h>

@@ -2,6 +2,7 @@
 #include "calibrate/sample.h"
 
 #include "profile/profile.h"
+#include "session/run/run.h"
 #include "session/session.h"
 
 #include <inttypes.h>

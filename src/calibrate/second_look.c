@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "calibrate/sample.h"
+#include "session/planning/planning.h"
 #include "session/session.h"
 
 #include <stdlib.h>

@@ -16,6 +16,7 @@
 #include "calibrate/calibrate.h"
 #include "calibrate/moments.h"
 
+#include "session/planning/planning.h"
 #include "session/session.h"
 #include "winnow_method.h"
 

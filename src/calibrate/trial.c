@@ -3,6 +3,9 @@
 
 #include "method/compiler.h"
 #include "observe/nll.h"
+#include "session/compact/compact.h"
+#include "session/planning/planning.h"
+#include "session/run/run.h"
 #include "session/session.h"
 
 #include <stdlib.h>

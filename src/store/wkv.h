@@ -8,7 +8,7 @@
 
 #include "base/whole_file.h"
 #include "cache/cache_stored.h"
-#include "session/state.h"
+#include "session/timeline/state.h"
 #include "winnow_store.h"
 
 #include <jansson.h>

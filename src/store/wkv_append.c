@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A part of a stored session after what another session has read. */
-#include "session/turn.h"
+#include "session/compact/compact.h"
+#include "session/compact/turn.h"
 #include "store/wkv.h"
 
 #include <stdlib.h>

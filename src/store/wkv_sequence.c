@@ -12,7 +12,7 @@
 #include "base/kv_types.h"
 #include "base/sizes.h"
 #include "base/system.h"
-#include "session/state.h"
+#include "session/timeline/state.h"
 #include "store/wkv.h"
 
 #include <ggml.h>

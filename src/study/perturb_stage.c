@@ -5,6 +5,7 @@
 #include "method/count.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
+#include "session/planning/planning.h"
 #include "session/session.h"
 #include "study/perturb.h"
 

@@ -13,6 +13,8 @@
 #include "observe/projnorm.h"
 #include "observe/recorders.h"
 #include "plan/plan.h"
+#include "session/planning/planning.h"
+#include "session/run/run.h"
 #include "session/session.h"
 
 #include <math.h>

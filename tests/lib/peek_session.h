@@ -18,10 +18,14 @@
 #include "observe/recorders.h"
 #include "observe/token_rows.h"
 #include "observe/window.h"
-#include "session/feed.h"
-#include "session/layer_major.h"
-#include "session/second_pass.h"
+#include "session/compact/compact.h"
+#include "session/planning/planning.h"
+#include "session/planning/second_pass.h"
+#include "session/rules/rules.h"
+#include "session/run/layer_major.h"
+#include "session/run/run.h"
 #include "session/session.h"
+#include "session/timeline/feed.h"
 #include "study/perturb.h"
 
 #endif

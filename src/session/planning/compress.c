@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include "base/system.h"
 #include "policy/policy.h"
+#include "session/compact/compact.h"
+#include "session/planning/planning.h"
 #include "session/session.h"
 
 #include <stdlib.h>

@@ -12,10 +12,11 @@
 #include "base/system.h"
 #include "plan/compress.h"
 #include "policy/policy.h"
-#include "session/feed.h"
-#include "session/layer_major.h"
 #include "session/rules/rules.h"
+#include "session/run/layer_major.h"
+#include "session/run/run.h"
 #include "session/session.h"
+#include "session/timeline/feed.h"
 
 #include <limits.h>
 

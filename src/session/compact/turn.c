@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/turn.h"
+#include "session/compact/turn.h"
 
 #include "model/rope.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/state.h"
+#include "session/timeline/state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What a plan sees of a session: its cache, what was recorded, and the results of a second pass. */
-#include "session/second_pass.h"
+#include "session/compact/compact.h"
+#include "session/planning/planning.h"
+#include "session/planning/second_pass.h"
+#include "session/planning/token_texts.h"
 #include "session/session.h"
-#include "session/token_texts.h"
 
 #include <stdlib.h>
 

@@ -12,8 +12,9 @@
  * keys each turn adds their rounding error. Recorded queries are dropped; attention sums stay.
  */
 #include "base/parallel.h"
+#include "session/compact/compact.h"
+#include "session/compact/turn.h"
 #include "session/session.h"
-#include "session/turn.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,7 @@
  * Sums run in the order of the plan's merges, so that they are the same for any number of threads. Norms of
  * projected values belong to the old values; they are marked as unknown (-1) and computed again at need.
  */
+#include "session/compact/compact.h"
 #include "session/session.h"
 
 #include "plan/merge.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Decoding: the next token of one session, or of several in one pass over the weights. */
-#include "session/feed.h"
+#include "session/rules/rules.h"
 #include "session/session.h"
+#include "session/timeline/feed.h"
 
 #include <stdio.h>
 

@@ -4,6 +4,7 @@
 #include "model/model.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
+#include "session/run/run.h"
 #include "session/session.h"
 #include "text/prompt.h"
 

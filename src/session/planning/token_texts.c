@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/token_texts.h"
+#include "session/planning/token_texts.h"
 
 #include "base/err.h"
 #include "model/model.h"

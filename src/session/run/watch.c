@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "observe/newest.h"
 #include "observe/recorders.h"
+#include "session/run/run.h"
 #include "session/session.h"
 #include "winnow_method.h"
 

@@ -6,11 +6,13 @@
  * layer and the hidden states [n][n_embd]. Every layer sees the same inputs as in ubatch-major order, so keep-sets
  * and logits are the same to the bit. Pieces so long that the hidden states are stored in f16 are an exception.
  */
-#include "session/layer_major.h"
+#include "session/run/layer_major.h"
 #include "base/system.h"
 #include "plan/compress.h"
-#include "session/feed.h"
+#include "session/compact/compact.h"
+#include "session/planning/planning.h"
 #include "session/session.h"
+#include "session/timeline/feed.h"
 
 #include <stdlib.h>
 

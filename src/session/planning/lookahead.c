@@ -3,7 +3,10 @@
 #include "observe/recorders.h"
 #include "observe/window.h"
 #include "plan/compress.h"
+#include "session/compact/compact.h"
+#include "session/planning/planning.h"
 #include "session/session.h"
+#include "session/timeline/feed.h"
 
 #include <string.h>
 
@@ -38,7 +41,7 @@ static int keep_queries(wnw_session *copy, int32_t n)
 {
     const struct wnw__record_needs needs = {
         .merged = {WNW_INIT(wnw_needs), .flags = WNW_NEED_WINDOW_ATTN, .window = n}, .generated = true};
-    wnw__rules_set(copy, &(struct wnw__eviction){0}, NULL, false);
+    wnw__rules_free(&copy->rules);
     return wnw__recorders_declare(&copy->recorders, &copy->cache, &needs, &copy->shape);
 }
 
@@ -56,7 +59,8 @@ static int generate(wnw_session *copy, int32_t n, int32_t *made)
         const int32_t token = most_likely(copy);
         if (wnw_token_is_eog(copy->m, token))
             break;
-        WNW_TRY(wnw_session_decode(copy, token));
+        WNW_TRY(wnw__feed_step(copy->engine, &copy, &token, 1));
+        WNW_TRY(wnw__feed_step_logits(copy, 0));
     }
     return WNW_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/feed.h"
+#include "session/timeline/feed.h"
 
 #include "session/session.h"
 #include "winnow_tools.h"

@@ -4,6 +4,7 @@
 #include "base/system.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
+#include "session/compact/compact.h"
 #include "session/session.h"
 
 #include <stdlib.h>

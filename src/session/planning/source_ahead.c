@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a plan sees of a session, and of tokens to come. */
 #include "plan/source.h"
+#include "session/planning/planning.h"
 #include "session/session.h"
 
 static int look_ahead(const struct wnw__plan_source *src, int32_t n, double budget, float *queries,

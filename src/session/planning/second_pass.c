@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/second_pass.h"
+#include "session/planning/second_pass.h"
 #include "text/tokens_marked.h"
 
 #include "observe/columns.h"
 #include "observe/recorders.h"
-#include "session/feed.h"
 #include "session/session.h"
+#include "session/timeline/feed.h"
 
 #include <stdio.h>
 #include <stdlib.h>

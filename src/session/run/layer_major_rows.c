@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/layer_major.h"
+#include "session/run/layer_major.h"
 
 #include "base/err.h"
 #include "kernel/kernel.h"

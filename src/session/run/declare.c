@@ -5,6 +5,8 @@
 #include "observe/recorders.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
+#include "session/rules/rules.h"
+#include "session/run/run.h"
 #include "session/session.h"
 #include "text/prompt.h"
 

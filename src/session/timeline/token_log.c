@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "session/token_log.h"
+#include "session/timeline/token_log.h"
 
 #include <stdlib.h>
 #include <string.h>
