@@ -2,8 +2,9 @@
 """Which function names which, read from C and C++ sources without a compiler. check_layers.sh uses it.
 
 A function calls what its body names: functions that it calls, and functions that it hands on. Macros and inline functions
-of headers count as part of the functions that use them. A table is an object with an initialiser outside of functions. A function
-that names a table does not call the functions in it, unless with_tables.
+of headers count as part of the functions that use them. A table of functions is an object with an initialiser. A function that names a
+table of its own file calls what is in the table. A table that other files name is a register, as that of the methods: a function that
+looks into it does not know what is in it.
 
 The reader knows this repository's form: a definition begins at the left, and clang-format has set its braces.
 """
@@ -20,7 +21,9 @@ BRACKETS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 FUNCTION = re.compile(
     r"^(?!typedef|return|else|namespace|using)((?:[A-Za-z_][\w\s*&:<>,\"]*?)??)\b((?:\w+::)*~?\w+(?:\(\w+\))?)\s*" + BRACKETS
     + r"(?:\s*(?:const|noexcept|override))*(?:\s*:[^;{}]*(?:\{[^{}]*\}[^;{}]*)*)?\s*\{", re.M)
-TABLE = re.compile(r"^(?!typedef|return|namespace|using|enum)([A-Za-z_][\w\s*&:<>,]*?)\b(\w+)(?:\[[^\]]*\])*\s*=\s*\{", re.M)
+TABLE = re.compile(
+    r"^(?!typedef|return|namespace|using|enum)([A-Za-z_][\w\s*&:<>,]*?(?:\{[^{}]*\}\s*)?)(?:\(\*(?:const\s)?)?\b(\w+)(?:\[[^\]]*\])*"
+    r"(?:\)\([^()]*\))?\s*=\s*\{", re.M)
 CLASS = re.compile(r"^(struct|class)\s+(\w+)[^;{}()]*\{", re.M)  # with functions in it
 NAMESPACE = re.compile(r"\bnamespace\s*(\w*)\s*\{")
 WORD = re.compile(r"(?<![.\w])(?<!->)(?<!struct )(?<!enum )(?<!union )(?:(\w+)::)?(\w+)")
@@ -75,7 +78,9 @@ class Source:
         if path.suffix in (".cpp", ".hpp"):
             self.spaces = [(m[1], m.start(), end_of_braces(text, m.end())) for m in NAMESPACE.finditer(text)]
         self.namespaces = {name for name, _, _ in self.spaces if name} | set(re.findall(r"\b(\w+)::", text))
-        self.nodes = [node for pattern in (FUNCTION, TABLE, CLASS)[:3 if path.suffix == ".hpp" else 2] for m in pattern.finditer(text) if (node := self.node_at(m, text, pattern is TABLE))]
+        patterns = [FUNCTION, TABLE] + [CLASS] * (path.suffix == ".hpp")
+        nodes = [self.node_at(m, text, pattern is TABLE) for pattern in patterns for m in pattern.finditer(text)]
+        self.nodes = list(filter(None, nodes))
 
     def node_at(self, m, text, is_table):
         *owners, name = m[2].split("::")
@@ -95,8 +100,7 @@ class Source:
 
 
 class Graph:
-    def __init__(self, paths, with_tables=False):
-        """with_tables: a table names the functions in it, and who names the table calls them."""
+    def __init__(self, paths):
         self.sources = [Source(p, p.read_text()) for p in paths]
         self.by_name = collections.defaultdict(list)  # seen from other files
         self.local = collections.defaultdict(lambda: collections.defaultdict(list))
@@ -109,9 +113,9 @@ class Graph:
         self.calls = {}
         for s in self.sources:
             for node in s.nodes:
-                self.calls[node] = sorted(self.called(node, s, with_tables), key=repr)
+                self.calls[node] = sorted(self.called(node, s), key=repr)
 
-    def called(self, node, source, with_tables):
+    def called(self, node, source):
         found, seen, todo = [], set(), list(node.words)
         while todo:
             word = todo.pop()
@@ -121,7 +125,7 @@ class Graph:
             macro = source.macros.get(word) or self.macros.get(word)
             todo += macro or []
             for other in self.named(word, source):
-                if other is not node and self.sees(source, other) and (with_tables or not other.is_table):
+                if other is not node and self.sees(source, other) and (other.static or not other.is_table):
                     found.append(other)
         return found
 
@@ -160,6 +164,53 @@ class Graph:
                     if other.path != node.path:
                         out[node.path][other.path].add(other.name)
         return out
+
+    def find(self, name):
+        """The functions of a name, or of "file: name"."""
+        return [node for node in self.calls if name in (node.name, repr(node)) and not self.is_inline(node) and not node.is_table]
+
+    def walk(self, first, last):
+        """The shortest chain of calls between two functions; None where there is none."""
+        before = dict.fromkeys(self.find(first))
+        todo = collections.deque(before)
+        ends = self.find(last)
+        while todo:
+            node = todo.popleft()
+            if node in ends:
+                chain = [node]
+                while before[chain[0]]:
+                    chain.insert(0, before[chain[0]])
+                return chain
+            for other in self.calls[node]:
+                if other not in before:
+                    before[other] = node
+                    todo.append(other)
+        return None
+
+    def reached(self, first):
+        """All functions that calls lead to from one, with itself."""
+        seen = set(self.find(first))
+        todo = list(seen)
+        while todo:
+            for other in self.calls[todo.pop()]:
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return seen
+
+
+def find_order(graph):
+    """Numbers such that each node has a larger one than all nodes that it leads to. The graph has no knot."""
+    number = {}
+
+    def visit(a):
+        if a not in number:
+            number[a] = 1 + max([visit(b) for b in graph[a]], default=0)
+        return number[a]
+
+    for a in graph:
+        visit(a)
+    return number
 
 
 def find_knots(graph):

@@ -13,11 +13,11 @@
 # - a function that NAME.h (or NAME_impl.h) declares and neither NAME.c nor NAME_*.c of the same folder defines
 #   (FOLDER/FOLDER.h may declare functions of any file of the folder);
 # - a function of src/ with more than seven parameters, except in the kernels.
-# --table prints who includes whom. Only the files are read; nothing needs to be built.
+# --table prints who includes whom, and the walks of WALKS. Only the files are read; nothing needs to be built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec python3 - "$@" <<'PY'
-import functools, pathlib, re, sys
+import functools, itertools, pathlib, re, sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "scripts")
@@ -107,6 +107,19 @@ ROOMS = {
 SEAMS = {"perturb/": ["study/perturb.h"], "python/": ["cli/program.h"], "cli/slot_of": ["serve/park_folder.h", "serve/slot_file.h"]}
 DOORS = ["eval/args.h", "eval/commands.h"]
 BESIDE = {"perturb": "eval"}  # folder: the program whose room it is
+
+# What must be reached from a beginning, step by step; --table prints the calls between, and how many lead down and up.
+WALKS = {
+    "a prompt is read": ["wnw_session_read", "wnw__feed_prompt", "wnw__engine_run", "wnw__attend_run", "wnw__attend_decode"],
+    "a prompt is planned": ["wnw_session_read", "wnw__session_plan", "wnw__plan_make_many", "wnw__draft_score"],
+    "a plan of a prompt is applied": ["wnw_session_read", "wnw__session_follow", "wnw__rewrite_layer", "wnw__cache_keep_layer"],
+    "a layer's keys are stored (backend)": ["src/bridge/device/run.c: graph_compute", "wnw__bridge_node_prepare", "wnw__bridge_layer_write"],
+    "a layer's keys are planned (backend)": ["src/bridge/device/run.c: graph_compute", "wnw__bridge_compress", "wnw__plan_make_many", "wnw__draft_score"],
+    "a layer's keys are dropped (backend)": ["src/bridge/device/run.c: graph_compute", "wnw__bridge_compress", "wnw__bridge_apply", "wnw__cache_keep_in_place"],
+    "a request is taken (server)": ["WRAP(POST)", "generate", "serve_slots_claim"],
+    "a request goes on to the server's own route": ["WRAP(POST)", "generate", "call"],
+    "a request's prompt is compressed (server)": ["llama_process", "serve_compress", "wnw_bridge_compress_cells", "wnw__bridge_apply"],
+}
 
 faults = []
 arrows = {}  # (from, to) -> [(file, include)]
@@ -333,10 +346,37 @@ for path in [p for p in sources if p.suffix in (".c", ".h") and KERNELS not in p
         if (n := count_parameters(parameters)) > MOST_PARAMETERS:
             faults.append(f"{path}: {name} has {n} parameters; put them into a struct, at most {MOST_PARAMETERS} may stand alone")
 
+
+
+def show_walk(title, stops, order):
+    """The calls from stop to stop, a line for each file, and what can be reached from the first one."""
+    chain = graph.find(stops[0])[:1]
+    for a, b in zip(stops, stops[1:]):
+        leg = graph.walk(a, b)
+        if not leg:
+            faults.append(f"{title}: no calls lead from {a} to {b}")
+            return
+        chain += leg[1:]
+    print(f"\n{title}")
+    for path, nodes in itertools.groupby(chain, lambda node: node.path):
+        print(f"  {path!s:34} {' > '.join(node.name for node in nodes)}")
+    reached = {node for node in graph.reached(stops[0]) if not graph.is_inline(node)}
+    calls = [(a.path, b.path) for a in reached for b in graph.outward(a)]
+    up = sum(order[a] < order[b] for a, b in calls)
+    within, out = sum(a == b for a, b in calls), sum(a.parent != b.parent for a, b in calls)
+    print(f"  reached: {len(reached)} functions, {len({n.path for n in reached})} files, {len({n.path.parent for n in reached})} folders; calls: "
+          f"{within} within a file, {len(calls) - within - out - up} down in a folder, {out} down to other folders, {up} up")
+    if up:
+        faults.append(f"{title}: {up} calls go back up")
+
+
 if "--table" in sys.argv[1:]:
     for a in MAY:
         row = sorted({b for (x, b) in arrows if x == a})
         print(f"{a:10} {' '.join(row) or '-'}")
+    order = call_graph.find_order(files) if not faults else {}
+    for title, stops in WALKS.items() if order else []:
+        show_walk(title, stops, order)
 for fault in faults:
     print(fault, file=sys.stderr)
 sys.exit(1 if faults else 0)

@@ -5,7 +5,7 @@
  * kvpress' KeyRerotationPress and FINCH (arXiv 2408.00167). Keys are cached after RoPE, so that
  *
  *     k_j <- R((rank(j) - pos(j)) theta) k_j,   values stay
- * in float32 with angles in double (session/renumber.c). No distance is ever longer than the cache, and a
+ * in float32 with angles in double (session/compact/renumber.c). No distance is ever longer than the cache, and a
  * timeline never ends. All heads must keep the same count, or the next token would have several positions:
  * budgets that differ between heads or layers are refused. Heads may keep different tokens; a position then means
  * different tokens in different heads, and policies that look for one token in all heads (with a second pass, or sums

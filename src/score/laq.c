@@ -2,7 +2,7 @@
 /*
  * LAQ++: what the last queries of the prompt attend to, and those of tokens that are yet to come. Paper: "Lookahead
  * Q-Cache: Achieving More Consistent KV Cache Eviction via Pseudo Query" (arXiv 2505.20334). A copy of the cache is
- * compressed to the size by SnapKV and generates L tokens (session/lookahead.c); their queries q look at the full cache:
+ * compressed to the size by SnapKV and generates L tokens (session/planning/lookahead.c); their queries q look at the full cache:
  *
  *     b_h[t][j] = exp(q_ht . k_j / sqrt(d)) / sum over the entries i of exp(q_ht . k_i / sqrt(d))      t = 1 .. L
  *     s_h[j]    = (sum over the window's w rows of a_h[i][j] + sum over t of b_h[t][j]) / (w + L)

@@ -10,8 +10,8 @@
  *     rules/     when entries go, and how many, by the kind of policy.
  *     run/       what programs do: begin, read, decode, generate.
  *
- * Each room has a header, ROOM/ROOM.h, with what others may call; what others need is in headers beside it. This one has the state that
- * the rooms share, and no function.
+ * Each room has a header, ROOM/ROOM.h, with what others may call, and some files have their own. This one has the state that the
+ * rooms share, and no function.
  */
 #ifndef WNW_SESSION_H
 #define WNW_SESSION_H
@@ -23,7 +23,7 @@
 #include "session/timeline/timeline.h"
 
 /* A field that belongs to the timeline, not to the computation, must be copied by wnw_session_copy
- * (copy.c), and stored (state.h) or named there as what is not. */
+ * (timeline/copy.c), and stored (timeline/state.h) or named there as what is not. */
 struct wnw_session {
     const struct wnw_model *m;
     wnw_session_params params; /* resolved: 0 no longer means a default */

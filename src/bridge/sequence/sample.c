@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The attention that the entries of sampled tokens get when the program feeds these tokens a second time, after the sequence. A
- * session's second pass does the same with WNW_PASS_SAMPLE (session/second_pass.h). The program feeds them before the last tokens of a
+ * session's second pass does the same with WNW_PASS_SAMPLE (session/planning/second_pass.h). The program feeds them before the last tokens of a
  * prompt, whose logits it wants, and then removes them. The attention is kept for the next compression.
  */
 #include "bridge/sequence/sample.h"

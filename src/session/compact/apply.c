@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From a plan to a smaller cache: compact (session/rewrite.c, cache/cache.c), and new positions where the policy wants them. */
+/* From a plan to a smaller cache: compact (rewrite.c, cache/cache.c), and new positions where the policy wants them. */
 #include "base/err.h"
 #include "base/system.h"
 #include "plan/plan.h"

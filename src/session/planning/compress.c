@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From a policy to a plan (plan/compress.c), and to a smaller cache (apply.c). */
+/* From a policy to a plan (plan/compress.c), and to a smaller cache (compact/apply.c). */
 #include "plan/compress.h"
 
 #include "base/err.h"

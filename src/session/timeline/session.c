@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Making, checking and reading a session; decoding is in batch.c and compression in apply.c. */
+/* Making, checking and reading a session; what its cache holds is in entries.c, decoding in run/batch.c. */
 #include "session/session.h"
 
 #include "base/err.h"
