@@ -2,9 +2,8 @@
 """Which function names which, read from C and C++ sources without a compiler. check_layers.sh uses it.
 
 A function calls what its body names: functions that it calls, and functions that it hands on. Macros and inline functions
-of headers count as part of the functions that use them. A table of functions is an object with an initialiser. A function that names a
-table of its own file calls what is in the table. A table that other files name is a register, as that of the methods: a function that
-looks into it does not know what is in it.
+of headers count as part of the functions that use them. A table is an object with an initialiser: a function that names it calls what is in
+it. Not so the tables that `registers` names, a list of patterns.
 
 The reader knows this repository's form: a definition begins at the left, and clang-format has set its braces.
 """
@@ -100,7 +99,8 @@ class Source:
 
 
 class Graph:
-    def __init__(self, paths):
+    def __init__(self, paths, registers=()):
+        self.registers = re.compile("|".join(registers) or "(?!)")
         self.sources = [Source(p, p.read_text()) for p in paths]
         self.by_name = collections.defaultdict(list)  # seen from other files
         self.local = collections.defaultdict(lambda: collections.defaultdict(list))
@@ -125,7 +125,7 @@ class Graph:
             macro = source.macros.get(word) or self.macros.get(word)
             todo += macro or []
             for other in self.named(word, source):
-                if other is not node and self.sees(source, other) and (other.static or not other.is_table):
+                if other is not node and self.sees(source, other) and not (other.is_table and self.registers.fullmatch(other.name)):
                     found.append(other)
         return found
 

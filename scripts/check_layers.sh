@@ -108,6 +108,14 @@ SEAMS = {"perturb/": ["study/perturb.h"], "python/": ["cli/program.h"], "cli/slo
 DOORS = ["eval/args.h", "eval/commands.h"]
 BESIDE = {"perturb": "eval"}  # folder: the program whose room it is
 
+# Tables (patterns of their names) with functions that lead back to what names the table. To name them is no call of what is in them.
+REGISTERS = {
+    "cli_commands": "help, manual pages and completion are commands, and are printed from the table of commands",
+    "calibrate_commands": "`calibrate all` is a kind of calibration, and runs the others",
+    r"wnw__(head|layer)_budget_\w+": "a recipe that names no budget gets one from the parser, and budgets warn through policy/part.c",
+    "wnw__bridge_device": "ggml's buffers name the device that made them",
+    "wnw__wrap_far": "a layer in another device's memory names the functions that read it there",
+}
 # What must be reached from a beginning, step by step; --table prints the calls between, and how many lead down and up.
 WALKS = {
     "a prompt is read": ["wnw_session_read", "wnw__feed_prompt", "wnw__engine_run", "wnw__attend_run", "wnw__attend_decode"],
@@ -297,7 +305,10 @@ def show_circle(graph, knot, names):
     return "circle of calls: " + ", ".join(calls)
 
 
-graph = call_graph.Graph(find_sources())
+graph = call_graph.Graph(find_sources(), REGISTERS)
+for name in REGISTERS:
+    if not any(node.is_table and re.fullmatch(name, node.name) for node in graph.calls):
+        faults.append(f"REGISTERS in scripts/check_layers.sh: {name} is no table")
 files = graph.files()
 for knot in call_graph.find_knots(files):
     faults.append(show_circle(files, knot, lambda a, b: min(files[a][b])))
