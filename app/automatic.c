@@ -30,7 +30,7 @@ int app_auto_choose(wnw_policy **policy, wnw_policy_choice *choice, const wnw_po
     int status = wnw_policy_choose(choice, facts);
     if (status == WNW_OK)
         status = wnw_policy_parse(policy, choice->recipe, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 void app_auto_add_profile(wnw_policy_facts *facts, const char *path)

@@ -69,6 +69,11 @@ int app_fail_status(int status)
     return app_fail(app_exit_code(status), "%s", *text ? text : wnw_strerror(status));
 }
 
+int app_status_code(int status)
+{
+    return status == WNW_OK ? APP_OK : app_fail_status(status);
+}
+
 void app_note(const char *fmt, ...)
 {
     va_list ap;

@@ -16,6 +16,8 @@ int app_errno_code(int err);
 int app_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the library's sentence; the code follows from the status. */
 int app_fail_status(int status);
+/* APP_OK for WNW_OK, else as app_fail_status(). */
+int app_status_code(int status);
 /* Prints a remark as one line on stderr. */
 void app_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Prints each line of `lines` (NULL = none) as a remark that begins with `label`. */

@@ -97,8 +97,7 @@ int app_job_open(struct app_job *job)
         return app_fail_status(status);
     job->load_ms = app_now_ms() - start;
     job->info = wnw_model_info_default();
-    const int known = wnw_model_get_info(job->model, &job->info);
-    return known == WNW_OK ? APP_OK : app_fail_status(known);
+    return app_status_code(wnw_model_get_info(job->model, &job->info));
 }
 
 /* A policy that scores the document by the question takes the question from the prompt's second piece. */
@@ -182,7 +181,7 @@ int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on
     const int status = wnw_session_prefill(job->session, job->tokens + from, to - from, on_logits, user);
     app_progress_end(&job->progress);
     job->prefill_ms += app_now_ms() - start;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 void app_job_measure(struct app_job *job)

@@ -289,7 +289,7 @@ static int choose_keeping(struct app_keep *keep, const struct app_args *args, co
     WNW_TRY(app_keep_recipe(&keep->recipe, keep->choice.recipe, q));
     keep->choice.recipe = keep->recipe;
     status = wnw_policy_parse(&keep->policy, keep->recipe, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* The share of the entries that is to stay; 0 = not known, because nothing is there yet. */

@@ -150,7 +150,7 @@ int app_plan_make(wnw_plan **out, const json_t *o, const char *path)
         const int status =
             wnw_plan_new(out, (int32_t)json_array_size(layers), (int32_t)n_head,
                          (int32_t)json_integer_value(json_object_get(o, "n_tokens")), p.n, p.head);
-        rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+        rc = app_status_code(status);
     }
     free(p.all);
     free(p.n);

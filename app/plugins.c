@@ -16,5 +16,5 @@ int app_plugins_open(wnw_registry **registry, const struct app_list *plugins)
                             strerror(errno));
         status = wnw_registry_load(*registry, plugins->s[i]);
     }
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }

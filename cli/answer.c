@@ -24,8 +24,7 @@ int cli_answer_begin(struct cli_answer *a, const struct cli_args *args)
     params.top_p = (float)args->top_p;
     params.seed = (uint32_t)args->app.seed;
     params.repeat_penalty = (float)args->repeat_penalty;
-    const int status = wnw_sampler_new(&a->sampler, &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_sampler_new(&a->sampler, &params));
 }
 
 /* What is done with the answer while it is generated. */

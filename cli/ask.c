@@ -155,7 +155,7 @@ static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, cons
 {
     wnw_prompt *prompt = NULL;
     const int status = wnw_chat_user(&prompt, chat, document, q->text, NULL);
-    int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    int rc = app_status_code(status);
     if (rc == APP_OK && document)
         rc = cli_stored_check_prompt(ask->st, prompt, ask->path);
     if (rc == APP_OK)
@@ -197,7 +197,7 @@ static int lay_out_document(struct ask *ask)
     if (rc != APP_OK)
         return rc;
     const int status = wnw_chat_open(&chat, ask->job.model, &text);
-    rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    rc = app_status_code(status);
     for (int32_t i = 0; rc == APP_OK && i < ask->n; i++) {
         rc = lay_out(ask, &ask->questions[i], chat, i == 0 ? text.document : NULL);
         if (rc == APP_OK)
@@ -252,7 +252,7 @@ static int begin_question(struct ask *ask, struct ask_question *q)
         q->n_tokens > 0 ? wnw_session_prefill(q->session, q->tokens, q->n_tokens, NULL, NULL) : WNW_OK;
     q->prefill_ms = app_now_ms() - start;
     job->session = NULL;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* Sets the job to one question, for what prints its answer. */
@@ -323,7 +323,7 @@ static int open_on_devices(struct ask *ask, const struct cli_args *args)
     if (status == WNW_OK)
         status = app_sequence_load(ask->devices.sequence, state, n, info.n_past);
     wnw_free(state);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* Reads a question after the document, whose last one is taken back, and answers it. */

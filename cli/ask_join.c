@@ -22,11 +22,6 @@ static int no_memory(void)
     return app_fail(APP_FAILED, "out of memory for the tokens of several documents");
 }
 
-static int status_code(int status)
-{
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 /* ---- What they are ---- */
 
 static const wnw_stored *document(const struct ask *ask, int32_t i)
@@ -59,7 +54,7 @@ static int open_one(struct ask *ask, const struct cli_args *args, int32_t i)
     if (wnw_stored_note(document(ask, i)))
         return app_fail(APP_BAD_INPUT,
                         "'%s' is a conversation; several -c are documents of `winnow compress`", path);
-    WNW_TRY(status_code(wnw_stored_check_model(document(ask, i), ask->job.model)));
+    WNW_TRY(app_status_code(wnw_stored_check_model(document(ask, i), ask->job.model)));
     WNW_TRY(cli_stored_text(&text, document(ask, i), path));
     WNW_TRY(cli_stored_text(&first, ask->st, args->caches.s[0]));
     if (same_layout(&text, &first))
@@ -128,7 +123,7 @@ static int lay_out(struct ask *ask, const struct cli_args *args)
     wnw_prompt_free(prompt);
     wnw_chat_free(chat);
     free(text);
-    return status == WNW_OK && !j->tokens ? no_memory() : status_code(status);
+    return status == WNW_OK && !j->tokens ? no_memory() : app_status_code(status);
 }
 
 static int plan(struct ask *ask, const struct cli_args *args)
@@ -171,8 +166,9 @@ int cli_ask_join_open(struct ask *ask, const struct cli_args *args)
 static int read_to(const struct ask_join *j, int32_t *n_read, int32_t from, int32_t to)
 {
     *n_read += to - from;
-    return to > from ? status_code(wnw_session_prefill(j->session, j->tokens + from, to - from, NULL, NULL))
-                     : APP_OK;
+    return to > from
+               ? app_status_code(wnw_session_prefill(j->session, j->tokens + from, to - from, NULL, NULL))
+               : APP_OK;
 }
 
 int cli_ask_join_read(struct ask *ask)
@@ -181,12 +177,12 @@ int cli_ask_join_read(struct ask *ask)
     const wnw_session_params how = {WNW_INIT(wnw_session_params), .kv_type = ask->job.kv.type,
                                     .kv_tail = ask->job.kv.tail, .kv_unrotated = ask->job.kv.unrotated};
     int32_t n_read = 0, n_moved = 0, end = 0;
-    WNW_TRY(status_code(wnw_session_new_on(&j->session, ask->job.engine, &how)));
+    WNW_TRY(app_status_code(wnw_session_new_on(&j->session, ask->job.engine, &how)));
     for (int32_t i = 0; i < j->n; i++) {
         const struct app_join_part *p = &j->part[i];
         WNW_TRY(read_to(j, &n_read, end, p->at));
         if (p->n > 0)
-            WNW_TRY(status_code(wnw_session_append(j->session, document(ask, i), p->from, p->n)));
+            WNW_TRY(app_status_code(wnw_session_append(j->session, document(ask, i), p->from, p->n)));
         end = p->at + p->n;
         n_moved += i > 0 ? p->n : 0;
     }
@@ -198,7 +194,7 @@ int cli_ask_join_read(struct ask *ask)
 
 int cli_ask_join_session(wnw_session **s, const struct ask *ask)
 {
-    return status_code(wnw_session_copy(s, ask->join.session));
+    return app_status_code(wnw_session_copy(s, ask->join.session));
 }
 
 void cli_ask_join_end(struct ask_join *j)

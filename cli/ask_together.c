@@ -74,7 +74,7 @@ static int decode_all(struct together *t)
     const int status = wnw_decode_batch(t->ask->job.engine, t->sessions, t->tokens, t->n);
     for (int32_t i = 0; status == WNW_OK && i < t->n; i++)
         t->going[i]->answer.said.n_read++;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* The text of the tokens. Each token is converted by itself, as it is while a single answer is generated. */

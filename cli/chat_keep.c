@@ -200,8 +200,7 @@ static int set_policy(struct cli_chat *c, const struct app_keep *next)
     more.goes_on = true;
     run.more = &more;
     run.prompt = cli_chat_prompt(c);
-    const int status = wnw_session_begin(c->job.session, &run);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_session_begin(c->job.session, &run));
 }
 
 /* The arguments with another recipe or size; *policy is the recipe where it is a new one, owned by the caller. */

@@ -50,7 +50,7 @@ int cli_chat_take_parked(struct cli_chat *c, bool *ends)
         rc = app_model_path(&path, c->args.app.model);
     if (rc == APP_OK) {
         const int status = app_model_open(&model, path, &params, NULL);
-        rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+        rc = app_status_code(status);
     }
     c->parked.model_path = path;
     if (rc == APP_OK)

@@ -125,7 +125,7 @@ static int write_session(int32_t *n_tokens, const struct cli_chat *c, const char
     params.text = note ? NULL : &text; /* a document without turns can be asked by `winnow ask`, too */
     if (rc == APP_OK) {
         const int status = store(c, path, &params);
-        rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+        rc = app_status_code(status);
     }
     *n_tokens = params.n_tokens;
     free(tokens);

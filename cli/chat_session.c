@@ -19,11 +19,6 @@
 /* STOPPED: reading that a signal has ended; no exit code of a program is like it. PIECE: tokens of one pass of a session. */
 enum { STOPPED = -1, PIECE = 512 };
 
-static int status_code(int status)
-{
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 /* ---- Tokens that were read ---- */
 
 static int note_seen(struct cli_chat *c, const int32_t *tokens, int32_t n)
@@ -119,7 +114,7 @@ static int open_kept(struct cli_chat *c)
 /* The same on --devices, where the sequence stays and begins again. */
 static int open_on_devices(struct cli_chat *c, bool reads)
 {
-    const int rc = status_code(app_sequence_rewind(c->devices.sequence, 0));
+    const int rc = app_status_code(app_sequence_rewind(c->devices.sequence, 0));
     if (rc != APP_OK || !reads)
         return rc;
     WNW_TRY(cli_on_devices_read_first(&c->devices, &c->job, c->job.n_context));
@@ -154,7 +149,7 @@ static int open_base(struct cli_chat *c, bool with_document)
     c->n_since = 0;
     if (rc != APP_OK || !reads || (!c->of_file && !c->args.store))
         return rc;
-    return status_code(set_rules(c, true));
+    return app_status_code(set_rules(c, true));
 }
 
 int cli_chat_open(struct cli_chat *c)
@@ -168,7 +163,7 @@ int cli_chat_take_stored(struct cli_chat *c, int32_t n)
     c->job.keep.was_read = true;
     WNW_TRY(app_job_prepare(&c->job));
     WNW_TRY(take_session(c, tokens, n));
-    return status_code(set_rules(c, true));
+    return app_status_code(set_rules(c, true));
 }
 
 /* ---- Going back ---- */
@@ -248,7 +243,7 @@ static int read_on_devices(struct cli_chat *c, const int32_t *tokens, int32_t to
 {
     const wnw_prompt *p = cli_chat_prompt(c);
     WNW_TRY(read_plain(c, tokens, to, progress));
-    const int rc = status_code(
+    const int rc = app_status_code(
         app_sequence_compress(c->devices.sequence, &c->job.keep.size, wnw_prompt_parts_of(p).n_prefix));
     c->n_since = rc == APP_OK ? 0 : c->n_since;
     return rc;
@@ -338,7 +333,7 @@ static int follow(struct cli_chat *c, const wnw_prompt *turn)
     if (rc != APP_OK)
         return rc;
     if (wnw_prompt_n_past(turn) == 0 && !c->job.prompt) /* the header is known only now */
-        rc = status_code(set_rules(c, true));
+        rc = app_status_code(set_rules(c, true));
     t->n_before = c->n_read;
     t->n_since = c->n_since;
     const double start = app_now_ms();

@@ -29,7 +29,7 @@ static int store(const struct app_job *job, const wnw_store_params *params, doub
     const double start = app_now_ms();
     const int status = wnw_session_store(job->session, job->args->out, params);
     *ms = app_now_ms() - start;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 static int64_t bytes_of(const char *path)

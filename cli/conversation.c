@@ -32,8 +32,7 @@ static void close_chat(struct cli_conversation *t)
 int cli_conversation_restart(struct cli_conversation *t)
 {
     close_chat(t);
-    const int status = wnw_chat_open(&t->chat, t->model, &t->layout);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_chat_open(&t->chat, t->model, &t->layout));
 }
 
 static int take_header(struct cli_conversation *t, const wnw_prompt *first)
@@ -43,7 +42,7 @@ static int take_header(struct cli_conversation *t, const wnw_prompt *first)
     const int status =
         wnw_prompt_new(&t->header, &(wnw_prompt_parts){WNW_INIT(wnw_prompt_parts), .n_prefix = of.n_prefix,
                                                        .suffix = of.suffix, .n_suffix = of.n_suffix});
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 int cli_conversation_next(wnw_prompt **out, struct cli_conversation *t)
@@ -64,7 +63,7 @@ int cli_conversation_close(struct cli_conversation *t)
     const struct cli_turn *turn = &t->turns[t->n_laid];
     const int status = wnw_chat_answer(t->chat, turn->answer, turn->n_answer);
     t->n_laid += status == WNW_OK;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 int cli_conversation_lay_out(struct cli_conversation *t)

@@ -39,7 +39,7 @@ int cli_conversation_note(char **text, const struct cli_conversation *t, int32_t
                           "chat", optional(l->chat), "now", (json_int_t)l->now, "turns", turns_json(t));
     const int status = wnw__json_text(text, &len, o, true);
     json_decref(o);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* ---- Reading ---- */

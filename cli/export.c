@@ -30,7 +30,7 @@ static int check_model(struct export *x)
     int status = app_model_open(&x->model, x->model_path, &params, NULL);
     if (status == WNW_OK)
         status = wnw_stored_check_model(x->st, x->model);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 static int write_slot(struct export *x, const char *path)
@@ -48,7 +48,7 @@ static int write_slot(struct export *x, const char *path)
     int status = serve_slot_file_check(&x->slot.file, tokens, x->slot.state, &any);
     if (status == WNW_OK)
         status = serve_slot_file_write(&bytes, path, &x->slot.file, tokens, x->slot.state);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* ---- Parking ---- */
@@ -74,8 +74,8 @@ static int park(const struct export *x, const char *path)
     if (status == WNW_OK)
         rc = cli_slot_park(&to, x->st, x->model, x->path);
     else
-        rc = status == WNW_E_NOMEM ? app_fail_status(status)
-                                   : app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
+        rc =
+            status == WNW_E_NOMEM ? app_fail_status(status) : app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
     serve_park_folder_close(&folder);
     return rc;
 }

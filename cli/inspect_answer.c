@@ -151,7 +151,7 @@ static int begin(struct answering *a)
         status = wnw_session_watch(a->session, true);
     if (status == WNW_OK)
         status = wnw_session_decode(a->session, a->tokens[a->n_tokens - 1]);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 static int add_text(struct answering *a, int32_t token)
@@ -171,7 +171,7 @@ static int answer(struct answering *a)
 {
     wnw_sampler_params greedy = wnw_sampler_default_params();
     wnw_sampler *sampler;
-    int status = wnw_sampler_new(&sampler, &greedy), rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    int status = wnw_sampler_new(&sampler, &greedy), rc = app_status_code(status);
     for (int32_t i = 0; rc == APP_OK && i < a->q->n; i++) {
         const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(a->session), a->info.n_vocab);
         if (wnw_token_is_eog(a->m, token))

@@ -70,7 +70,7 @@ static int check_policy(const struct app_job *job)
     const int status = app_sequence_check_policy(job->keep.policy, job->keep.profile);
     if (status == WNW_E_UNSUPPORTED)
         return app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* Opens the model on devices that were made. */
@@ -91,7 +91,7 @@ static int open_model(struct cli_on_devices *d, struct app_job *job, int64_t n_c
         .user = &job->progress};
     const int status = app_sequence_new(&d->sequence, &params);
     job->load_ms += app_now_ms() - start;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 int cli_on_devices_open(struct cli_on_devices *d, struct app_job *job, const struct cli_args *args,
@@ -122,7 +122,7 @@ int cli_on_devices_read(struct cli_on_devices *d, struct app_job *job, int32_t f
     const int status = app_sequence_read(d->sequence, job->tokens + from, to - from, on_logits, user);
     app_progress_end(&job->progress);
     job->prefill_ms += app_now_ms() - start;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 void cli_on_devices_measure(const struct cli_on_devices *d, struct app_job *job)
@@ -206,7 +206,7 @@ int cli_on_devices_plan(const struct cli_on_devices *d, const struct app_job *jo
     free(positions);
     if (no_memory)
         return app_fail(APP_FAILED, "out of memory for a keep-plan");
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 void cli_on_devices_end(struct cli_on_devices *d)

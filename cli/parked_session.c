@@ -15,11 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int status_code(int status)
-{
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 /* ---- Reading a parked prompt ---- */
 
 /* The type of the keys in a checked state of n tokens: it follows the cells of the first cache. */
@@ -118,7 +113,7 @@ int cli_parked_store(wnw_stored **st, const struct cli_parked *p, const wnw_sess
                      const wnw_store_params *params)
 {
     char *path = way(p);
-    int rc = path ? status_code(wnw_session_store(s, path, params))
+    int rc = path ? app_status_code(wnw_session_store(s, path, params))
                   : app_fail(APP_FAILED, "out of memory for a file's name");
     if (rc == APP_OK)
         rc = open_way(st, path);
@@ -140,7 +135,7 @@ static int take_sequence(wnw_session **s, const struct cli_parked *p, const wnw_
                                            read->file.n_sequence, n_settled);
     if (status == WNW_E_UNSUPPORTED || status == WNW_E_FORMAT || status == WNW_E_FULL)
         return app_fail(APP_BAD_INPUT, "what is parked is no session here: %s", wnw_last_error());
-    return status_code(status);
+    return app_status_code(status);
 }
 
 /* ---- Conversations ---- */
@@ -151,7 +146,7 @@ static int take_policy(wnw_run *run, wnw_policy **policy, wnw_profile **profile,
 {
     struct app_text notes = {0};
     struct app_inputs inputs = {0};
-    int rc = status_code(wnw_policy_parse(policy, serve_keep_rule_taken(&e->about.by), NULL));
+    int rc = app_status_code(wnw_policy_parse(policy, serve_keep_rule_taken(&e->about.by), NULL));
     if (rc != APP_OK)
         return rc;
     const wnw_needs needs = wnw_policy_needs(*policy);
@@ -207,7 +202,7 @@ static int take_ruled(wnw_session **s, struct rules *r, const struct cli_parked 
     const wnw_prompt_parts parts = {WNW_INIT(wnw_prompt_parts), .n_prefix = e->about.keep_rule.n_protected};
     how.kv_type = type;
     run.size = by->size;
-    int rc = status_code(wnw_prompt_new(&r->header, &parts));
+    int rc = app_status_code(wnw_prompt_new(&r->header, &parts));
     if (rc != APP_OK || !e->about.compressed)
         return rc == APP_OK ? take_sequence(s, p, &how, NULL, read) : rc;
     run.prompt = r->header;
@@ -300,7 +295,7 @@ static int begin_with(wnw_stored **st, const struct cli_parked *p, const wnw_ses
     wnw_session *s = NULL;
     int rc = take_sequence(&s, p, how, run, read);
     if (rc == APP_OK)
-        rc = status_code(wnw_session_rewind(s, n));
+        rc = app_status_code(wnw_session_rewind(s, n));
     if (rc == APP_OK)
         rc = cli_parked_store(st, p, s, NULL);
     wnw_session_free(s);

@@ -3,6 +3,7 @@
 #include "app/args.h"
 #include "app/automatic.h"
 #include "app/console.h"
+#include "app/devices.h"
 #include "app/models.h"
 #include "app/profiles.h"
 #include "app/share.h"
@@ -10,7 +11,6 @@
 #include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "app/devices.h"
 #include "cli/serve_chunk.h"
 #include "cli/serve_documents.h"
 #include "cli/serve_rest.h"
@@ -373,8 +373,7 @@ static int check(const struct cli_args *args, const char *recipe)
 /* The server has libllama open the model, which ends the process for some damaged files. */
 static int check_model(const char *model)
 {
-    const int rc = wnw_bridge_check_model(model);
-    return rc == WNW_OK ? APP_OK : app_fail_status(rc);
+    return app_status_code(wnw_bridge_check_model(model));
 }
 
 int cli_serve(const struct app_args *app)

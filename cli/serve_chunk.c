@@ -25,7 +25,7 @@ static int check_recipe(const struct cli_args *args, const char *recipe, const w
     if (app_is_auto(args->app.policy)) /* it takes one that can */
         return APP_OK;
     int rc = wnw_policy_parse(&policy, recipe, NULL);
-    rc = rc == WNW_OK ? APP_OK : app_fail_status(rc);
+    rc = app_status_code(rc);
     if (rc == APP_OK)
         rc = app_keep_allowed(policy, rules, args->app.evict);
     const char *misfit = rc == APP_OK ? app_chunk_misfit(policy) : NULL;

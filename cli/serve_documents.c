@@ -31,8 +31,7 @@ int cli_serve_documents_check(const struct app_list *documents)
 static int open_model(wnw_model **m, const char *path)
 {
     const wnw_model_params params = {WNW_INIT(wnw_model_params), .repack = false};
-    const int status = app_model_open(m, path, &params, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(app_model_open(m, path, &params, NULL));
 }
 
 static int check_one(const char *path, const wnw_model *m)
@@ -43,7 +42,7 @@ static int check_one(const char *path, const wnw_model *m)
         return rc;
     const int status = wnw_stored_check_model(st, m);
     wnw_stored_free(st);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 int cli_serve_documents_fit(char fingerprint[WNW_FINGERPRINT_SIZE], struct app_text *files,

@@ -114,7 +114,7 @@ int cli_slot_park(const struct cli_slot_place *to, const wnw_stored *st, const w
         int status = pack(&image, &n, &slot, st);
         if (status == WNW_OK)
             status = serve_park_folder_write(&bytes, to->folder, to->id, &about, image, n);
-        rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+        rc = app_status_code(status);
     }
     free(image);
     serve_park_about_clear(&about);

@@ -65,8 +65,7 @@ static int use_stored(struct cli_store_use *use, struct app_job *job)
                                 (int64_t)job->n_tokens - use->n_have + job->args->n);
     if (rc != APP_OK || use->n_have == job->n_context)
         return rc;
-    const int status = wnw_stored_resume(job->session, use->st, &job->keep.run);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_stored_resume(job->session, use->st, &job->keep.run));
 }
 
 /* Finds the parked prompt that has the most of the document. */
@@ -95,7 +94,7 @@ static int find(struct cli_store_use *use, const struct app_job *job, const wnw_
         return app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());
     status = wnw_store_find(&use->st, use->store, &key, use->exact);
     (void)wnw_stored_tokens(use->st, &use->n_have);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const struct cli_args *args)
@@ -140,8 +139,7 @@ static int write_parked(const char *path, void *user)
     const struct app_job *job = user;
     const wnw_prompt_params text = text_of(job);
     const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text};
-    const int status = wnw_session_store(job->session, path, &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_session_store(job->session, path, &params));
 }
 
 static int add_parked(struct cli_store_use *use, struct app_job *job)

@@ -34,8 +34,7 @@ int cli_stored_open(wnw_stored **st, const char *path)
     const int rc = check_there(path); /* a file that is not there is bad input */
     if (rc != APP_OK)
         return rc;
-    const int status = wnw_stored_open(st, path);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_stored_open(st, path));
 }
 
 const char *cli_stored_option(const struct app_args *args)
@@ -84,16 +83,14 @@ int cli_stored_engine(struct app_job *job)
     const wnw_engine_params params = {
         WNW_INIT(wnw_engine_params),
         .n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads, .attn = job->attn};
-    const int status = wnw_engine_new(&job->engine, job->model, &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_engine_new(&job->engine, job->model, &params));
 }
 
 int cli_stored_session(wnw_session **s, const wnw_stored *st, wnw_engine *e, int64_t room)
 {
     const wnw_stored_session_params params = {WNW_INIT(wnw_stored_session_params),
                                               .room = room < INT32_MAX ? (int32_t)room : INT32_MAX};
-    const int status = wnw_stored_session(s, st, e, &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_stored_session(s, st, e, &params));
 }
 
 int cli_stored_describe(struct app_job *job, const wnw_stored *st)
@@ -102,5 +99,5 @@ int cli_stored_describe(struct app_job *job, const wnw_stored *st)
     const int status = wnw_stored_get_info(st, &info);
     job->kv = (struct app_kv){.type = info.kv_type, .tail = info.kv_tail, .unrotated = info.kv_unrotated};
     job->n_context = job->n_tokens = info.n_tokens;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
