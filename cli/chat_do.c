@@ -59,6 +59,7 @@ static int set_system(struct cli_chat *c, const char *text)
     if (c->job.document) { /* the document's prompt begins with the new header */
         wnw_prompt_free(c->job.prompt);
         c->job.prompt = trial;
+        c->job.keep.run.prompt = trial; /* the next session begins with it */
         c->job.tokens = wnw_prompt_tokens(trial, &c->job.n_tokens);
         c->job.n_context = wnw_prompt_n_context(trial);
     } else {

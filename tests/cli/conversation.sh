@@ -73,6 +73,14 @@ talk 'the first turn' "$long\n/undo\n$second" -m "$model" -f "$doc" "${ratio[@]}
 talk 'without it' "$second" -m "$model" -f "$doc" "${ratio[@]}" -n 12 && tail -n 1 "$work/out" >"$work/a"
 same 'the first turn taken back' "$work/a" "$work/b"
 
+# ---- Another system message ----
+# The document is read again after it.
+for size in --policy=full --policy=knorm; do
+    talk 'a system message from the start' "$first" -m "$model" -f "$doc" "$size" --ratio 0.4 -n 12 --system 'Be brief.' && tail -n 1 "$work/out" >"$work/a"
+    talk 'a system message later' "$second\n/system Be brief.\n$first" -m "$model" -f "$doc" "$size" --ratio 0.4 -n 12 && tail -n 1 "$work/out" >"$work/b"
+    same "a system message later ($size)" "$work/a" "$work/b"
+done
+
 # ---- Sizes hold turn after turn ----
 talk 'a budget' "$long\n$long\n$long\nWell?\n/stats" -m "$model" -f "$doc" --policy snapkv:window=8 --budget 64 -n 8 &&
     awk '/^entries/ { exit !($2 < 64 + 128 + 2 * 8) }' "$work/err" || fail "a budget over turns: $(cat "$work/err")"
