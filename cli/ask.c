@@ -116,20 +116,17 @@ static int check_arguments(struct ask *ask, const struct cli_args *args)
 {
     const bool one = args->app.question && *args->app.question;
     struct app_job *job = &ask->job;
-    int rc = cli_on_devices_check(args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_on_devices_check(args));
     if (args->app.question && args->questions)
         return app_fail(APP_BAD_INPUT, "-p and --questions exclude each other; give one of them");
     if (!one && !args->questions)
         return app_fail(APP_BAD_INPUT, "no question; give one with -p, or a file of them with --questions");
-    rc = check_document(ask, args);
-    if (rc == APP_OK && one)
-        rc = app_argument_clean(&job->question, args->app.question, "the question (-p)", &job->remarks);
-    if (rc == APP_OK)
-        rc = one ? add_question(ask, job->question, strlen(job->question))
-                 : read_questions(ask, args->questions, &job->remarks);
-    return rc == APP_OK && !job->model_path ? app_model_path(&job->model_path, args->app.model) : rc;
+    WNW_TRY(check_document(ask, args));
+    if (one)
+        WNW_TRY(app_argument_clean(&job->question, args->app.question, "the question (-p)", &job->remarks));
+    WNW_TRY(one ? add_question(ask, job->question, strlen(job->question))
+                : read_questions(ask, args->questions, &job->remarks));
+    return job->model_path ? APP_OK : app_model_path(&job->model_path, args->app.model);
 }
 
 static int take_tokens(struct ask_question *q, const int32_t *tokens, int32_t n)
@@ -154,8 +151,7 @@ static int take_question(struct ask_question *q, const wnw_prompt *prompt)
 static int lay_out(struct ask *ask, struct ask_question *q, wnw_chat *chat, const char *document)
 {
     wnw_prompt *prompt = NULL;
-    const int status = wnw_chat_user(&prompt, chat, document, q->text, NULL);
-    int rc = app_status_code(status);
+    int rc = app_status_code(wnw_chat_user(&prompt, chat, document, q->text, NULL));
     if (rc == APP_OK && document)
         rc = cli_stored_check_prompt(ask->st, prompt, ask->path);
     if (rc == APP_OK)
@@ -193,11 +189,8 @@ static int lay_out_document(struct ask *ask)
 {
     wnw_prompt_params text;
     wnw_chat *chat = NULL;
-    int rc = cli_stored_text(&text, ask->st, ask->path);
-    if (rc != APP_OK)
-        return rc;
-    const int status = wnw_chat_open(&chat, ask->job.model, &text);
-    rc = app_status_code(status);
+    WNW_TRY(cli_stored_text(&text, ask->st, ask->path));
+    int rc = app_status_code(wnw_chat_open(&chat, ask->job.model, &text));
     for (int32_t i = 0; rc == APP_OK && i < ask->n; i++) {
         rc = lay_out(ask, &ask->questions[i], chat, i == 0 ? text.document : NULL);
         if (rc == APP_OK)
@@ -239,11 +232,9 @@ static int begin_question(struct ask *ask, struct ask_question *q)
 {
     struct app_job *job = &ask->job;
     q->start_ms = app_now_ms();
-    int rc = ask->join.session
-                 ? cli_ask_join_session(&q->session, ask)
-                 : cli_stored_session(&q->session, ask->st, job->engine, q->n_tokens + job->args->n);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(ask->join.session
+                ? cli_ask_join_session(&q->session, ask)
+                : cli_stored_session(&q->session, ask->st, job->engine, q->n_tokens + job->args->n));
     job->session = q->session;
     app_job_measure(job);
     q->answer.n_prefill = q->n_tokens;
@@ -275,31 +266,34 @@ static int print_line(struct ask *ask, const struct ask_question *q)
 
 static int answer_alone(struct ask *ask, struct ask_question *q, bool line)
 {
-    int rc = begin_question(ask, q);
-    if (rc == APP_OK) {
-        set_job(ask, q);
-        rc = cli_answer_generate(&q->answer, &ask->job);
-    }
-    if (rc == APP_OK && !line)
-        rc = cli_answer_print(&q->answer, &ask->job);
+    WNW_TRY(begin_question(ask, q));
+    set_job(ask, q);
+    int rc = cli_answer_generate(&q->answer, &ask->job);
+    if (rc == APP_OK)
+        rc = line ? print_line(ask, q) : cli_answer_print(&q->answer, &ask->job);
     ask->job.session = NULL;
-    return rc == APP_OK && line ? print_line(ask, q) : rc;
+    return rc;
 }
 
-static int answer_group(struct ask *ask, int32_t from, int32_t n)
+/* Prints a line for each of these questions, whose sessions stay open. */
+static int answer_lines(struct ask *ask, int32_t from, int32_t n)
 {
-    int rc = APP_OK;
-    for (int32_t i = from; rc == APP_OK && i < from + n; i++)
-        rc = begin_question(ask, &ask->questions[i]);
-    if (rc == APP_OK)
-        rc = cli_ask_together(ask, from, n);
-    for (int32_t i = from; rc == APP_OK && i < from + n; i++)
-        rc = print_line(ask, &ask->questions[i]);
+    if (n == 1)
+        return answer_alone(ask, &ask->questions[from], true);
+    for (int32_t i = from; i < from + n; i++)
+        WNW_TRY(begin_question(ask, &ask->questions[i]));
+    WNW_TRY(cli_ask_together(ask, from, n));
+    for (int32_t i = from; i < from + n; i++)
+        WNW_TRY(print_line(ask, &ask->questions[i]));
+    return APP_OK;
+}
+
+static void end_sessions(struct ask *ask, int32_t from, int32_t n)
+{
     for (int32_t i = from; i < from + n; i++) {
         wnw_session_free(ask->questions[i].session);
         ask->questions[i].session = NULL;
     }
-    return rc;
 }
 
 /* The document on --devices, with room for the longest question and its answer. */
@@ -312,14 +306,11 @@ static int open_on_devices(struct ask *ask, const struct cli_args *args)
     (void)wnw_stored_get_info(ask->st, &info); /* this call does not fail for an open file */
     for (int32_t i = 0; i < ask->n; i++)
         longest = ask->questions[i].n_tokens > longest ? ask->questions[i].n_tokens : longest;
-    int status = wnw_stored_sequence(ask->st, NULL, &n); /* before the model is opened */
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    const int rc =
-        cli_on_devices_open(&ask->devices, &ask->job, args, info.n_past + longest + args->app.n + 1, NULL);
-    if (rc != APP_OK)
-        return rc;
-    status = wnw_stored_sequence(ask->st, &state, &n);
+    /* before the model is opened */
+    WNW_TRY(app_status_code(wnw_stored_sequence(ask->st, NULL, &n)));
+    WNW_TRY(
+        cli_on_devices_open(&ask->devices, &ask->job, args, info.n_past + longest + args->app.n + 1, NULL));
+    int status = wnw_stored_sequence(ask->st, &state, &n);
     if (status == WNW_OK)
         status = app_sequence_load(ask->devices.sequence, state, n, info.n_past);
     wnw_free(state);
@@ -333,28 +324,23 @@ static int answer_on_devices(struct ask *ask, struct ask_question *q, int32_t n_
     q->start_ms = app_now_ms();
     q->answer.n_prefill = q->n_tokens;
     q->answer.sequence = s;
-    int status = app_sequence_rewind(s, n_document);
-    if (status == WNW_OK && q->n_tokens > 0)
-        status = app_sequence_read(s, q->tokens, q->n_tokens, NULL, NULL);
+    WNW_TRY(app_status_code(app_sequence_rewind(s, n_document)));
+    if (q->n_tokens > 0)
+        WNW_TRY(app_status_code(app_sequence_read(s, q->tokens, q->n_tokens, NULL, NULL)));
     q->prefill_ms = app_now_ms() - q->start_ms;
-    if (status != WNW_OK)
-        return app_fail_status(status);
     set_job(ask, q);
     cli_on_devices_measure(&ask->devices, &ask->job);
     ask->job.kept_mean -= q->n_tokens; /* every head has the question */
-    const int rc = cli_answer_generate(&q->answer, &ask->job);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_answer_generate(&q->answer, &ask->job));
     return line ? print_line(ask, q) : cli_answer_print(&q->answer, &ask->job);
 }
 
 static int answer_all_on_devices(struct ask *ask, const struct cli_args *args)
 {
     const int32_t n_document = app_sequence_n_read(ask->devices.sequence);
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && i < ask->n; i++)
-        rc = answer_on_devices(ask, &ask->questions[i], n_document, args->questions != NULL);
-    return rc;
+    for (int32_t i = 0; i < ask->n; i++)
+        WNW_TRY(answer_on_devices(ask, &ask->questions[i], n_document, args->questions != NULL));
+    return APP_OK;
 }
 
 /* Every question has a sampler of its own, so that its answer does not depend on the others. */
@@ -375,35 +361,31 @@ static int answer_all(struct ask *ask, const struct cli_args *args)
         return answer_alone(ask, &ask->questions[0], false);
     for (int32_t i = 0; rc == APP_OK && i < ask->n; i += batch) {
         const int32_t n = ask->n - i < batch ? ask->n - i : batch;
-        if (n > 1) {
-            rc = answer_group(ask, i, n);
-            continue;
-        }
-        rc = answer_alone(ask, &ask->questions[i], true);
-        wnw_session_free(ask->questions[i].session);
-        ask->questions[i].session = NULL;
+        rc = answer_lines(ask, i, n);
+        end_sessions(ask, i, n);
     }
     return rc;
 }
 
 /* Finds the document in the folder, or reads it and puts it there. */
-static int open_kept(struct ask *ask, const struct cli_args *args)
+static int find_kept(struct ask *ask, struct cli_store_use *use)
 {
     struct app_job *job = &ask->job;
-    struct cli_store_use use = {.required = true};
     app_job_date(job);
-    int rc = app_job_open(job);
-    if (rc == APP_OK)
-        rc = app_job_prompt(job);
-    if (rc == APP_OK)
-        rc = cli_store_use_begin(&use, job, &ask->reading);
-    if (rc == APP_OK)
-        rc = cli_store_use_read(&use, job);
-    if (rc == APP_OK)
-        rc = cli_store_use_find(&ask->st, &use, job);
-    app_job_end_session(job);
+    WNW_TRY(app_job_open(job));
+    WNW_TRY(app_job_prompt(job));
+    WNW_TRY(cli_store_use_begin(use, job, &ask->reading));
+    WNW_TRY(cli_store_use_read(use, job));
+    return cli_store_use_find(&ask->st, use, job);
+}
+
+static int open_kept(struct ask *ask, const struct cli_args *args)
+{
+    struct cli_store_use use = {.required = true};
+    const int rc = find_kept(ask, &use);
+    app_job_end_session(&ask->job);
     cli_store_use_end(&use);
-    job->args = &args->app;
+    ask->job.args = &args->app;
     return rc;
 }
 
@@ -411,27 +393,22 @@ static int open_kept(struct ask *ask, const struct cli_args *args)
 static int open_documents(struct ask *ask, const struct cli_args *args)
 {
     wnw_stored_info info = wnw_stored_info_default();
-    const int status = wnw_stored_check_model(ask->st, ask->job.model);
     (void)wnw_stored_get_info(ask->st, &info); /* this call does not fail for an open file */
     ask->n_past = info.n_past;
-    const int rc = status == WNW_OK ? cli_stored_describe(&ask->job, ask->st) : app_fail_status(status);
-    return rc == APP_OK && args->caches.n > 1 ? cli_ask_join_open(ask, args) : rc;
+    WNW_TRY(app_status_code(wnw_stored_check_model(ask->st, ask->job.model)));
+    WNW_TRY(cli_stored_describe(&ask->job, ask->st));
+    return args->caches.n > 1 ? cli_ask_join_open(ask, args) : APP_OK;
 }
 
 static int open_all(struct ask *ask, const struct cli_args *args)
 {
-    struct app_job *job = &ask->job;
-    int rc = args->store ? open_kept(ask, args) : cli_stored_open(&ask->st, args->cache);
-    if (rc == APP_OK && !args->store)
-        rc = app_job_open(job);
-    if (rc == APP_OK)
-        rc = open_documents(ask, args);
-    if (rc == APP_OK)
-        rc = lay_out_all(ask);
-    if (rc != APP_OK)
-        return rc;
-    rc = args->app.devices ? open_on_devices(ask, args) : cli_stored_engine(job);
-    return rc == APP_OK && ask->join.n > 0 ? cli_ask_join_read(ask) : rc;
+    WNW_TRY(args->store ? open_kept(ask, args) : cli_stored_open(&ask->st, args->cache));
+    if (!args->store)
+        WNW_TRY(app_job_open(&ask->job));
+    WNW_TRY(open_documents(ask, args));
+    WNW_TRY(lay_out_all(ask));
+    WNW_TRY(args->app.devices ? open_on_devices(ask, args) : cli_stored_engine(&ask->job));
+    return ask->join.n > 0 ? cli_ask_join_read(ask) : APP_OK;
 }
 
 static void close_all(struct ask *ask)
@@ -450,6 +427,15 @@ static void close_all(struct ask *ask)
     wnw_stored_free(ask->st);
 }
 
+static int answer_questions(struct ask *ask, const struct cli_args *args)
+{
+    WNW_TRY(check_arguments(ask, args));
+    WNW_TRY(make_samplers(ask, args));
+    WNW_TRY(open_all(ask, args));
+    app_job_notes(&ask->job);
+    return answer_all(ask, args);
+}
+
 int cli_ask(const struct app_args *args)
 {
     struct cli_args own = *(const struct cli_args *)args;
@@ -458,15 +444,7 @@ int cli_ask(const struct app_args *args)
     own.cache = own.caches.n > 0 ? own.caches.s[0] : NULL;
     struct ask ask = {.path = own.store ? own.store : own.cache,
                       .job = {.args = &own.app, .keep.run = wnw_run_default()}};
-    int rc = check_arguments(&ask, &own);
-    if (rc == APP_OK)
-        rc = make_samplers(&ask, &own);
-    if (rc == APP_OK)
-        rc = open_all(&ask, &own);
-    if (rc == APP_OK) {
-        app_job_notes(&ask.job);
-        rc = answer_all(&ask, &own);
-    }
+    const int rc = answer_questions(&ask, &own);
     close_all(&ask);
     return rc;
 }

@@ -100,30 +100,31 @@ static char *texts_of(const struct ask *ask, const struct cli_args *args)
     return NULL;
 }
 
-/* Takes the tokens of all documents, as the template writes one text that has them. */
-static int lay_out(struct ask *ask, const struct cli_args *args)
+/* Takes the tokens of a text that has all documents, as the chat's template writes it. */
+static int take_tokens(struct ask_join *j, wnw_chat *chat, const char *text)
 {
-    struct ask_join *j = &ask->join;
-    wnw_prompt_params layout;
-    wnw_chat *chat = NULL;
-    wnw_prompt *prompt = NULL;
-    WNW_TRY(cli_stored_text(&layout, ask->st, args->caches.s[0]));
-    char *text = texts_of(ask, args);
-    if (!text)
-        return no_memory();
-    int status = wnw_chat_open(&chat, ask->job.model, &layout);
-    if (status == WNW_OK)
-        status = wnw_chat_user(&prompt, chat, text, "?", NULL);
-    if (status == WNW_OK) {
-        j->n_tokens = wnw_prompt_n_context(prompt);
-        j->tokens = malloc(((size_t)j->n_tokens + 1) * sizeof *j->tokens);
-    }
+    wnw_prompt *prompt;
+    WNW_TRY(app_status_code(wnw_chat_user(&prompt, chat, text, "?", NULL)));
+    j->n_tokens = wnw_prompt_n_context(prompt);
+    j->tokens = malloc(((size_t)j->n_tokens + 1) * sizeof *j->tokens);
     if (j->tokens)
         memcpy(j->tokens, wnw_prompt_tokens(prompt, NULL), (size_t)j->n_tokens * sizeof *j->tokens);
     wnw_prompt_free(prompt);
+    return j->tokens ? APP_OK : no_memory();
+}
+
+static int lay_out(struct ask *ask, const struct cli_args *args)
+{
+    wnw_prompt_params layout;
+    wnw_chat *chat = NULL;
+    WNW_TRY(cli_stored_text(&layout, ask->st, args->caches.s[0]));
+    char *text = texts_of(ask, args);
+    int rc = text ? app_status_code(wnw_chat_open(&chat, ask->job.model, &layout)) : no_memory();
+    if (rc == APP_OK)
+        rc = take_tokens(&ask->join, chat, text);
     wnw_chat_free(chat);
     free(text);
-    return status == WNW_OK && !j->tokens ? no_memory() : app_status_code(status);
+    return rc;
 }
 
 static int plan(struct ask *ask, const struct cli_args *args)

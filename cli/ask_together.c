@@ -3,6 +3,7 @@
 #include "app/console.h"
 #include "app/process.h"
 #include "app/text.h"
+#include "base/err.h"
 #include "cli/ask.h"
 
 #include <stdlib.h>
@@ -95,15 +96,28 @@ static int make_text(const struct together *t, struct ask_question *q)
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory for the answer");
 }
 
+/* Generates all tokens. */
 static int run(struct together *t)
 {
-    int rc = t->n_max > 0 ? take_all(t) : APP_OK;
-    while (rc == APP_OK && t->n_max > 0 && t->n > 0) {
-        rc = decode_all(t);
-        if (rc == APP_OK)
-            rc = take_all(t);
+    if (t->n_max <= 0)
+        return APP_OK;
+    WNW_TRY(take_all(t));
+    while (t->n > 0) {
+        WNW_TRY(decode_all(t));
+        WNW_TRY(take_all(t));
     }
-    return rc;
+    return APP_OK;
+}
+
+static int answer(struct together *t, struct ask_question *questions, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        t->going[i] = &questions[i];
+    t->n = n;
+    WNW_TRY(run(t));
+    for (int32_t i = 0; i < n; i++)
+        WNW_TRY(make_text(t, &questions[i]));
+    return APP_OK;
 }
 
 int cli_ask_together(struct ask *ask, int32_t from, int32_t n)
@@ -112,15 +126,9 @@ int cli_ask_together(struct ask *ask, int32_t from, int32_t n)
                          .going = calloc((size_t)n, sizeof *t.going),
                          .sessions = calloc((size_t)n, sizeof *t.sessions),
                          .tokens = calloc((size_t)n, sizeof *t.tokens),
-                         .n = n,
                          .n_max = (int32_t)ask->job.args->n};
-    int rc = t.going && t.sessions && t.tokens ? APP_OK : app_fail(APP_FAILED, "out of memory");
-    for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        t.going[i] = &ask->questions[from + i];
-    if (rc == APP_OK)
-        rc = run(&t);
-    for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        rc = make_text(&t, &ask->questions[from + i]);
+    const int rc = t.going && t.sessions && t.tokens ? answer(&t, &ask->questions[from], n)
+                                                     : app_fail(APP_FAILED, "out of memory");
     free(t.going);
     free(t.sessions);
     free(t.tokens);

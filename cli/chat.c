@@ -82,37 +82,39 @@ static int check_devices(const struct cli_chat *c)
     return APP_OK;
 }
 
+/* An endless context has a policy that renumbers kept tokens. */
+static int take_endless_policy(struct cli_chat *c)
+{
+    char *recipe;
+    WNW_TRY(cli_chat_endless_policy(&recipe, &c->args.app));
+    free(c->policy);
+    c->args.app.policy = c->policy = recipe;
+    return APP_OK;
+}
+
 /* Everything that can be refused without the model. */
 static int check(struct cli_chat *c, bool *ends)
 {
     struct app_args *a = &c->args.app;
     struct cli_args for_store = c->args;
-    int rc = take_resumed(c, ends);
-    if (rc != APP_OK || *ends)
-        return rc;
-    if (rc == APP_OK)
-        rc = check_arguments(&c->args);
-    if (rc == APP_OK && c->args.cache && !c->st)
-        rc = cli_stored_open(&c->st, c->args.cache);
-    if (rc == APP_OK && c->st)
-        rc = cli_chat_take_rules(c);
-    if (rc == APP_OK && cli_chat_wants_endless(c)) {
-        char *recipe;
-        rc = cli_chat_endless_policy(&recipe, a);
-        free(c->policy);
-        a->policy = c->policy = recipe;
-    }
-    if (rc == APP_OK)
-        rc = app_job_check_conversation(&c->job, a);
-    c->job.args = a;
-    if (rc == APP_OK)
-        rc = check_devices(c);
+    WNW_TRY(take_resumed(c, ends));
+    if (*ends)
+        return APP_OK;
+    WNW_TRY(check_arguments(&c->args));
+    if (c->args.cache && !c->st)
+        WNW_TRY(cli_stored_open(&c->st, c->args.cache));
+    if (c->st)
+        WNW_TRY(cli_chat_take_rules(c));
+    if (cli_chat_wants_endless(c))
+        WNW_TRY(take_endless_policy(c));
+    WNW_TRY(app_job_check_conversation(&c->job, a));
+    WNW_TRY(check_devices(c));
     for_store.app.evict_every = cli_chat_wants_endless(c) ? NULL : a->evict_every;
-    if (rc == APP_OK && cli_store_use_given(&c->args))
-        rc = cli_store_use_check(&for_store);
-    if (rc == APP_OK && c->args.store && a->documents.n == 0)
-        rc = app_fail(APP_BAD_INPUT, "--store keeps documents; give one with -f");
-    return rc;
+    if (cli_store_use_given(&c->args))
+        WNW_TRY(cli_store_use_check(&for_store));
+    if (c->args.store && a->documents.n == 0)
+        return app_fail(APP_BAD_INPUT, "--store keeps documents; give one with -f");
+    return APP_OK;
 }
 
 /* A conversation of its own, with a document or without. */
@@ -135,30 +137,22 @@ static int check_fits(const struct cli_chat *c)
 static int begin(struct cli_chat *c, bool *ends)
 {
     struct app_job *job = &c->job;
-    int rc = check(c, ends);
-    if (rc != APP_OK || *ends)
-        return rc;
-    if (rc == APP_OK)
-        rc = app_job_open(job);
+    WNW_TRY(check(c, ends));
+    if (*ends)
+        return APP_OK;
+    WNW_TRY(app_job_open(job));
     c->parked.model = job->model;
     c->conversation.model = job->model;
-    if (rc == APP_OK)
-        rc = cli_chat_context(c);
-    if (rc == APP_OK && c->args.app.devices && !c->args.chat_context && c->n_ctx > CHAT_ON_DEVICES)
+    WNW_TRY(cli_chat_context(c));
+    if (c->args.app.devices && !c->args.chat_context && c->n_ctx > CHAT_ON_DEVICES)
         c->n_ctx = CHAT_ON_DEVICES;
-    if (rc == APP_OK)
-        rc = c->st ? cli_chat_load(c) : begin_new(c);
-    if (rc == APP_OK)
-        rc = check_fits(c);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(c->st ? cli_chat_load(c) : begin_new(c));
+    WNW_TRY(check_fits(c));
     c->conversation.layout = (wnw_prompt_params){WNW_INIT(wnw_prompt_params),    .system = job->system,
                                                  .chat = c->args.app.chat,       .raw = c->args.app.raw,
                                                  .special = c->args.app.special, .now = job->now};
-    if (rc == APP_OK && c->args.app.devices && !job->session)
-        rc = cli_on_devices_begin(&c->devices, job, &c->args, c->n_ctx - job->n_tokens);
-    if (rc != APP_OK)
-        return rc;
+    if (c->args.app.devices && !job->session)
+        WNW_TRY(cli_on_devices_begin(&c->devices, job, &c->args, c->n_ctx - job->n_tokens));
     return job->session ? APP_OK : cli_chat_open(c);
 }
 
@@ -276,30 +270,32 @@ static void end(struct cli_chat *c)
     free(c->evict);
 }
 
+/* From the first line to the last one. */
+static int talk(struct cli_chat *c)
+{
+    struct cli_line *lines;
+    app_job_notes(&c->job);
+    if (c->terminal) {
+        cli_chat_print_start(c);
+        app_stop_watch_each();
+    }
+    int rc = cli_line_open(&lines, c->terminal, !c->args.no_history);
+    if (rc == APP_OK)
+        rc = save_resumed(c, converse(c, lines));
+    cli_line_close(lines);
+    app_stop_unwatch();
+    return rc;
+}
+
 int cli_chat(const struct app_args *args)
 {
     struct cli_chat c = {.args = *(const struct cli_args *)args};
-    struct cli_line *lines = NULL;
     c.args.app.context_only = true; /* what is compressed first is the document */
     c.terminal = isatty(STDIN_FILENO) == 1;
     bool ends = false;
     int rc = begin(&c, &ends);
-    if (rc != APP_OK || ends) {
-        end(&c);
-        return rc;
-    }
-    if (rc == APP_OK)
-        app_job_notes(&c.job);
-    if (rc == APP_OK && c.terminal)
-        cli_chat_print_start(&c);
-    if (rc == APP_OK && c.terminal)
-        app_stop_watch_each();
-    if (rc == APP_OK)
-        rc = cli_line_open(&lines, c.terminal, !c.args.no_history);
-    if (rc == APP_OK)
-        rc = save_resumed(&c, converse(&c, lines));
-    cli_line_close(lines);
-    app_stop_unwatch();
+    if (rc == APP_OK && !ends)
+        rc = talk(&c);
     end(&c);
     return rc;
 }

@@ -8,6 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The texts for the next turn and another one, into *all. */
+static int join_text(struct app_text *all, const char *so_far, const struct app_text *text, const char *path)
+{
+    if (so_far && strlen(so_far) + text->len > APP_MAX_TEXT)
+        return app_fail(APP_BAD_INPUT, "the texts together are too long: a text has at most %d bytes",
+                        APP_MAX_TEXT);
+    if ((so_far && (!app_text_add(all, so_far, strlen(so_far)) || !app_text_add(all, "\n\n", 2))) ||
+        !app_text_add(all, text->s, text->len))
+        return app_fail(APP_FAILED, "out of memory for '%s'", path);
+    return APP_OK;
+}
+
 /* A text for the next turn; several are joined as documents are. */
 static int add_file(struct cli_chat *c, const char *path)
 {
@@ -16,13 +28,8 @@ static int add_file(struct cli_chat *c, const char *path)
         return app_fail(APP_BAD_INPUT, "/file reads files; what is typed here is the conversation");
     int rc = app_read_text(&text, path, &remarks);
     app_note_lines("warning: ", remarks.s);
-    if (rc == APP_OK && c->file && strlen(c->file) + text.len > APP_MAX_TEXT)
-        rc = app_fail(APP_BAD_INPUT, "the texts together are too long: a text has at most %d bytes",
-                      APP_MAX_TEXT);
-    if (rc == APP_OK &&
-        ((c->file && (!app_text_add(&all, c->file, strlen(c->file)) || !app_text_add(&all, "\n\n", 2))) ||
-         !app_text_add(&all, text.s, text.len)))
-        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
+    if (rc == APP_OK)
+        rc = join_text(&all, c->file, &text, path);
     if (rc == APP_OK) {
         app_note("'%s', %zu bytes, comes with the next turn", path, text.len);
         free(c->file);

@@ -2,6 +2,7 @@
 /* Conversations that a server has parked (--state). */
 #include "app/models.h"
 #include "app/values.h"
+#include "base/err.h"
 #include "cli/chat.h"
 #include "winnow_tools.h"
 
@@ -27,17 +28,17 @@ static int open_folder(struct cli_chat *c, const wnw_model *model, bool *ends)
 {
     struct cli_args *args = &c->args;
     c->parked.profile = args->app.profile;
-    int rc = cli_parked_open(&c->parked, args->state, model, args->api_key_file);
-    *ends = rc == APP_OK && args->resume && strcmp(args->resume, "list") == 0;
+    WNW_TRY(cli_parked_open(&c->parked, args->state, model, args->api_key_file));
+    *ends = args->resume && strcmp(args->resume, "list") == 0;
     if (*ends)
         return cli_parked_list(&c->parked);
-    if (rc == APP_OK && args->resume)
-        rc = cli_parked_find(&c->resumed, &c->parked, args->resume);
-    if (rc == APP_OK && c->resumed)
-        rc = cli_parked_conversation(&c->st, &c->parked, c->resumed);
-    if (rc == APP_OK && c->resumed)
+    if (args->resume)
+        WNW_TRY(cli_parked_find(&c->resumed, &c->parked, args->resume));
+    if (c->resumed) {
+        WNW_TRY(cli_parked_conversation(&c->st, &c->parked, c->resumed));
         args->cache = args->resume; /* what it is called */
-    return rc;
+    }
+    return APP_OK;
 }
 
 int cli_chat_take_parked(struct cli_chat *c, bool *ends)
@@ -45,18 +46,15 @@ int cli_chat_take_parked(struct cli_chat *c, bool *ends)
     const wnw_model_params params = {WNW_INIT(wnw_model_params), .repack = false};
     char *path = NULL;
     wnw_model *model = NULL;
-    int rc = check(c);
-    if (rc == APP_OK)
-        rc = app_model_path(&path, c->args.app.model);
+    WNW_TRY(check(c));
+    WNW_TRY(app_model_path(&path, c->args.app.model));
+    int rc = app_status_code(app_model_open(&model, path, &params, NULL));
     if (rc == APP_OK) {
-        const int status = app_model_open(&model, path, &params, NULL);
-        rc = app_status_code(status);
-    }
-    c->parked.model_path = path;
-    if (rc == APP_OK)
+        c->parked.model_path = path;
         rc = open_folder(c, model, ends);
-    c->parked.model_path = NULL;
-    c->parked.model = NULL; /* the job opens it again, for computing */
+        c->parked.model_path = NULL;
+        c->parked.model = NULL; /* the job opens it again, for computing */
+    }
     wnw_model_free(model);
     free(path);
     return rc;

@@ -60,9 +60,7 @@ static int load_turns(struct cli_chat *c)
 
 int cli_chat_load(struct cli_chat *c)
 {
-    const int status = wnw_stored_check_model(c->st, c->job.model);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(app_status_code(wnw_stored_check_model(c->st, c->job.model)));
     wnw_stored_info info = wnw_stored_info_default();
     (void)wnw_stored_get_info(c->st, &info); /* this call does not fail for an open file */
     c->job.kv = (struct app_kv){.type = info.kv_type, .tail = info.kv_tail, .unrotated = info.kv_unrotated};
@@ -123,10 +121,8 @@ static int write_session(int32_t *n_tokens, const struct cli_chat *c, const char
         rc = cli_conversation_note(&note, &c->conversation, c->n_read);
     params.note = note;
     params.text = note ? NULL : &text; /* a document without turns can be asked by `winnow ask`, too */
-    if (rc == APP_OK) {
-        const int status = store(c, path, &params);
-        rc = app_status_code(status);
-    }
+    if (rc == APP_OK)
+        rc = app_status_code(store(c, path, &params));
     *n_tokens = params.n_tokens;
     free(tokens);
     free(note);
@@ -154,17 +150,14 @@ static int write_parked(const char *path, void *user)
 
 int cli_chat_park(struct cli_chat *c)
 {
-    int rc = cli_chat_catch_up(c);
-    if (rc != APP_OK || c->stale)
-        return rc;
-    rc = cli_chat_read_answer(c);
-    if (rc != APP_OK)
-        return rc;
-    rc = cli_parked_add(&c->parked, write_parked, c, c->resumed, !c->own_rules);
-    if (rc == APP_OK)
-        app_note("parked in '%s' as %llu: %d turns, %d tokens", c->args.state,
-                 (unsigned long long)c->parked.most, (int)c->conversation.n, (int)c->n_read);
-    return rc;
+    WNW_TRY(cli_chat_catch_up(c));
+    if (c->stale)
+        return APP_OK;
+    WNW_TRY(cli_chat_read_answer(c));
+    WNW_TRY(cli_parked_add(&c->parked, write_parked, c, c->resumed, !c->own_rules));
+    app_note("parked in '%s' as %llu: %d turns, %d tokens", c->args.state, (unsigned long long)c->parked.most,
+             (int)c->conversation.n, (int)c->n_read);
+    return APP_OK;
 }
 
 /* ---- Saving the text ---- */
@@ -214,11 +207,11 @@ int cli_chat_save(struct cli_chat *c, const char *path)
                         "a conversation on --devices is saved as text; give another ending than .wkv");
     /* The file of --resume was checked before it was opened, and is replaced as a whole. */
     const bool resumed = c->args.resume && strcmp(path, c->args.resume) == 0;
-    int rc = resumed ? APP_OK : app_out_check(path, &c->job.inputs);
-    if (rc == APP_OK)
-        rc = cli_chat_catch_up(c);
-    if (rc != APP_OK || c->stale)
-        return rc;
+    if (!resumed)
+        WNW_TRY(app_out_check(path, &c->job.inputs));
+    WNW_TRY(cli_chat_catch_up(c));
+    if (c->stale)
+        return APP_OK;
     if (c->n_read == 0)
         return app_fail(APP_BAD_INPUT, "there is nothing to save yet; ask something first");
     return save_session(c, path);

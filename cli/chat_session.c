@@ -87,24 +87,20 @@ static int take_session(struct cli_chat *c, const int32_t *tokens, int32_t n)
 {
     wnw_stored_info info = wnw_stored_info_default();
     (void)wnw_stored_get_info(c->st, &info); /* this call does not fail for an open file */
-    int rc = cli_stored_engine(&c->job);
-    if (rc == APP_OK)
-        rc = cli_stored_session(&c->job.session, c->st, c->job.engine, c->args.app.n + CHAT_STEP);
-    if (rc == APP_OK)
-        rc = note_seen(c, tokens, n);
+    WNW_TRY(cli_stored_engine(&c->job));
+    WNW_TRY(cli_stored_session(&c->job.session, c->st, c->job.engine, c->args.app.n + CHAT_STEP));
+    WNW_TRY(note_seen(c, tokens, n));
     c->n_odd = info.pieces ? n : 0;
     c->n_since = 0;
-    return rc;
+    return APP_OK;
 }
 
 /* One that has read the document, which the store may have. Its rules count no decoded tokens yet, which no store takes. */
 static int open_kept(struct cli_chat *c)
 {
     const int32_t every = c->job.keep.run.every;
-    int rc = app_job_prepare(&c->job);
     c->job.keep.run.every = 0;
-    if (rc == APP_OK)
-        rc = cli_store_use_begin(&c->use, &c->job, &c->args);
+    int rc = cli_store_use_begin(&c->use, &c->job, &c->args);
     if (rc == APP_OK)
         rc = cli_store_use_read(&c->use, &c->job);
     c->job.keep.run.every = every;
@@ -114,9 +110,9 @@ static int open_kept(struct cli_chat *c)
 /* The same on --devices, where the sequence stays and begins again. */
 static int open_on_devices(struct cli_chat *c, bool reads)
 {
-    const int rc = app_status_code(app_sequence_rewind(c->devices.sequence, 0));
-    if (rc != APP_OK || !reads)
-        return rc;
+    WNW_TRY(app_status_code(app_sequence_rewind(c->devices.sequence, 0)));
+    if (!reads)
+        return APP_OK;
     WNW_TRY(cli_on_devices_read_first(&c->devices, &c->job, c->job.n_context));
     return note_seen(c, c->job.tokens, c->job.n_context);
 }
@@ -125,10 +121,22 @@ static int open_new(struct cli_chat *c, bool reads)
 {
     if (c->devices.sequence)
         return open_on_devices(c, reads);
-    int rc = app_job_session(&c->job);
-    if (rc == APP_OK && reads)
-        rc = app_job_read_first(&c->job, c->job.n_context);
-    return rc == APP_OK && reads ? note_seen(c, c->job.tokens, c->job.n_context) : rc;
+    WNW_TRY(app_job_session(&c->job));
+    if (!reads)
+        return APP_OK;
+    WNW_TRY(app_job_read_first(&c->job, c->job.n_context));
+    return note_seen(c, c->job.tokens, c->job.n_context);
+}
+
+/* Does not set the rules of a session that was stored. */
+static int begin_session(struct cli_chat *c, bool reads)
+{
+    WNW_TRY(app_job_prepare(&c->job));
+    if (reads && c->of_file)
+        return take_session(c, c->job.tokens, c->job.n_context);
+    if (reads && c->args.store)
+        return open_kept(c);
+    return open_new(c, reads);
 }
 
 /* Makes a session that has read the document, or, where the turns begin otherwise, nothing. */
@@ -138,13 +146,7 @@ static int open_base(struct cli_chat *c, bool with_document)
     cli_chat_close_session(c);
     c->job.keep.was_read = reads && c->of_file;
     c->job.no_profiles = c->args.store;
-    int rc = app_job_prepare(&c->job);
-    if (rc == APP_OK && reads && c->of_file)
-        rc = take_session(c, c->job.tokens, c->job.n_context);
-    else if (rc == APP_OK && reads && c->args.store)
-        rc = open_kept(c);
-    else if (rc == APP_OK)
-        rc = open_new(c, reads);
+    const int rc = begin_session(c, reads);
     c->job.progress = (struct app_progress){0}; /* turns have one of their own */
     c->n_since = 0;
     if (rc != APP_OK || !reads || (!c->of_file && !c->args.store))
@@ -373,24 +375,34 @@ int cli_chat_read_answer(struct cli_chat *c)
     return APP_OK;
 }
 
+/* Has the session read the next turn up to its answer. */
+static int read_next(struct cli_chat *c)
+{
+    wnw_prompt *turn = NULL;
+    int rc = cli_conversation_next(&turn, &c->conversation);
+    if (rc == APP_OK)
+        rc = follow(c, turn);
+    wnw_prompt_free(turn);
+    return rc;
+}
+
+static int read_again(struct cli_chat *c)
+{
+    WNW_TRY(open_base(c, true));
+    WNW_TRY(cli_conversation_restart(&c->conversation));
+    while (c->conversation.n_laid < c->conversation.n) {
+        WNW_TRY(read_next(c));
+        WNW_TRY(repeat_answer(c, &c->conversation.turns[c->conversation.n_laid]));
+        WNW_TRY(cli_conversation_close(&c->conversation));
+    }
+    return APP_OK;
+}
+
 int cli_chat_catch_up(struct cli_chat *c)
 {
     if (!c->stale)
         return APP_OK;
-    int rc = open_base(c, true);
-    if (rc == APP_OK)
-        rc = cli_conversation_restart(&c->conversation);
-    while (rc == APP_OK && c->conversation.n_laid < c->conversation.n) {
-        wnw_prompt *turn = NULL;
-        rc = cli_conversation_next(&turn, &c->conversation);
-        if (rc == APP_OK)
-            rc = follow(c, turn);
-        wnw_prompt_free(turn);
-        if (rc == APP_OK)
-            rc = repeat_answer(c, &c->conversation.turns[c->conversation.n_laid]);
-        if (rc == APP_OK)
-            rc = cli_conversation_close(&c->conversation);
-    }
+    const int rc = read_again(c);
     c->stale = rc != APP_OK;
     return rc == STOPPED ? APP_OK : rc;
 }
