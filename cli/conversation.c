@@ -55,7 +55,12 @@ int cli_conversation_next(wnw_prompt **out, struct cli_conversation *t)
         return app_fail_status(status);
     turn->n_past = wnw_prompt_n_past(*out);
     turn->n_context = wnw_prompt_n_context(*out);
-    return t->n_laid == 0 ? take_header(t, *out) : APP_OK;
+    const int rc = t->n_laid == 0 ? take_header(t, *out) : APP_OK;
+    if (rc != APP_OK) {
+        wnw_prompt_free(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 int cli_conversation_close(struct cli_conversation *t)
