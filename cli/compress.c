@@ -59,20 +59,21 @@ static int print(const struct app_job *job, int32_t n_tokens, double store_ms)
 /* ---- A document ---- */
 
 /* The prompt's first piece is read and compressed on the devices; then a session gets what their cache holds. */
+static int take_from_devices(struct app_job *job, struct cli_on_devices *d, const struct cli_args *args)
+{
+    WNW_TRY(cli_on_devices_begin(d, job, args, 1));
+    WNW_TRY(cli_on_devices_read_first(d, job, job->n_context));
+    if (!app_sequence_rotates(job->info.n_embd_head))
+        job->kv.unrotated = true;
+    WNW_TRY(app_job_session(job));
+    return app_status_code(app_sequence_give(d->sequence, job->session, job->tokens));
+}
+
 static int read_on_devices(struct app_job *job, const struct cli_args *args)
 {
     struct cli_on_devices d = {.sequence = NULL};
-    int rc = cli_on_devices_begin(&d, job, args, 1);
-    if (rc == APP_OK)
-        rc = cli_on_devices_read_first(&d, job, job->n_context);
-    if (!app_sequence_rotates(job->info.n_embd_head))
-        job->kv.unrotated = true;
-    if (rc == APP_OK)
-        rc = app_job_session(job);
-    const int status = rc == APP_OK ? app_sequence_give(d.sequence, job->session, job->tokens) : WNW_OK;
+    const int rc = take_from_devices(job, &d, args);
     cli_on_devices_end(&d);
-    if (status != WNW_OK)
-        return app_fail_status(status);
     if (rc == APP_OK)
         app_job_measure(job);
     return rc;
@@ -95,27 +96,28 @@ static int read_document(struct app_job *job, const struct cli_args *own)
     return app_job_read_first(job, job->n_context);
 }
 
+static int store_document(struct app_job *job, const struct cli_args *args)
+{
+    double ms;
+    WNW_TRY(read_document(job, args));
+    const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
+                                    .document = job->document,
+                                    .system = job->system,
+                                    .chat = args->app.chat,
+                                    .raw = args->app.raw,
+                                    .special = args->app.special,
+                                    .now = job->now};
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text, .tokens = job->tokens,
+                                     .n_tokens = job->n_context};
+    WNW_TRY(store(job, &params, &ms));
+    app_job_notes(job);
+    return print(job, job->n_context, ms);
+}
+
 static int compress_new(const struct cli_args *args)
 {
     struct app_job job;
-    double ms = 0;
-    int rc = read_document(&job, args);
-    if (rc == APP_OK) {
-        const wnw_prompt_params text = {WNW_INIT(wnw_prompt_params),
-                                        .document = job.document,
-                                        .system = job.system,
-                                        .chat = args->app.chat,
-                                        .raw = args->app.raw,
-                                        .special = args->app.special,
-                                        .now = job.now};
-        const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &text, .tokens = job.tokens,
-                                         .n_tokens = job.n_context};
-        rc = store(&job, &params, &ms);
-    }
-    if (rc == APP_OK) {
-        app_job_notes(&job);
-        rc = print(&job, job.n_context, ms);
-    }
+    const int rc = store_document(&job, args);
     app_job_close(&job);
     return rc;
 }
@@ -152,39 +154,28 @@ static int open_addition(struct app_job *job, struct addition *a, const struct c
 {
     const struct app_args *common = &args->app;
     *job = (struct app_job){.args = common, .keep.run = wnw_run_default(), .stores = true};
-    int rc = check_addition(common);
-    if (rc == APP_OK)
-        rc = app_documents_read(&job->document, &job->n_document, &common->documents, &job->remarks);
-    if (rc == APP_OK)
-        rc = app_model_path(&job->model_path, common->model);
+    WNW_TRY(check_addition(common));
+    WNW_TRY(app_documents_read(&job->document, &job->n_document, &common->documents, &job->remarks));
+    WNW_TRY(app_model_path(&job->model_path, common->model));
     for (int i = 0; i < common->documents.n; i++)
         app_inputs_add(&job->inputs, common->documents.s[i]);
     app_inputs_add(&job->inputs, args->cache);
     app_inputs_add(&job->inputs, common->profile);
     app_inputs_add(&job->inputs, job->model_path);
-    if (rc == APP_OK)
-        rc = app_out_check(common->out, &job->inputs);
-    if (rc == APP_OK)
-        rc = cli_stored_open(&a->st, args->cache);
-    if (rc == APP_OK)
-        rc = cli_stored_text(&a->text, a->st, args->cache);
-    if (rc == APP_OK)
-        rc = cli_stored_describe(job, a->st);
-    if (rc == APP_OK)
-        rc = app_job_attention(job);
-    if (rc == APP_OK)
-        rc = app_job_open(job);
-    return rc;
+    WNW_TRY(app_out_check(common->out, &job->inputs));
+    WNW_TRY(cli_stored_open(&a->st, args->cache));
+    WNW_TRY(cli_stored_text(&a->text, a->st, args->cache));
+    WNW_TRY(cli_stored_describe(job, a->st));
+    WNW_TRY(app_job_attention(job));
+    return app_job_open(job);
 }
 
 /* The policy and size of the file, as rules of the job. */
 static int take_rules(struct app_job *job, const struct addition *a)
 {
-    int status = wnw_stored_check_model(a->st, job->model);
-    if (status == WNW_OK && a->info.policy)
-        status = wnw_policy_parse(&job->keep.policy, a->info.policy, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(app_status_code(wnw_stored_check_model(a->st, job->model)));
+    if (a->info.policy)
+        WNW_TRY(app_status_code(wnw_policy_parse(&job->keep.policy, a->info.policy, NULL)));
     if (!job->keep.policy)
         return app_fail(APP_BAD_INPUT, "the stored document has no recipe; store it with `winnow compress`");
     job->keep.size = a->info.size;
@@ -231,40 +222,33 @@ static int read_addition(struct app_job *job, struct addition *a)
 {
     int32_t n_old;
     (void)wnw_stored_tokens(a->st, &n_old);
-    int rc = app_job_prepare(job);
-    if (rc == APP_OK)
-        rc = cli_stored_engine(job);
-    if (rc == APP_OK)
-        rc = cli_stored_session(&job->session, a->st, job->engine, a->n_tokens - n_old);
-    if (rc != APP_OK)
-        return rc;
-    const int status = wnw_stored_resume(job->session, a->st, &job->keep.run);
-    return status == WNW_OK ? app_job_read_on(job, n_old, a->n_tokens) : app_fail_status(status);
+    WNW_TRY(app_job_prepare(job));
+    WNW_TRY(cli_stored_engine(job));
+    WNW_TRY(cli_stored_session(&job->session, a->st, job->engine, a->n_tokens - n_old));
+    WNW_TRY(app_status_code(wnw_stored_resume(job->session, a->st, &job->keep.run)));
+    return app_job_read_on(job, n_old, a->n_tokens);
+}
+
+static int store_addition(struct app_job *job, struct addition *a, const struct cli_args *args)
+{
+    double ms;
+    WNW_TRY(open_addition(job, a, args));
+    (void)wnw_stored_get_info(a->st, &a->info); /* this call does not fail for an open file */
+    WNW_TRY(take_rules(job, a));
+    WNW_TRY(make_tokens(job, a));
+    WNW_TRY(read_addition(job, a));
+    const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &a->text, .tokens = a->tokens,
+                                     .n_tokens = a->n_tokens, .pieces = a->pieces};
+    WNW_TRY(store(job, &params, &ms));
+    app_job_notes(job);
+    return print(job, a->n_tokens, ms);
 }
 
 static int compress_more(const struct cli_args *args)
 {
     struct app_job job;
     struct addition a = {.info = wnw_stored_info_default()};
-    double ms = 0;
-    int rc = open_addition(&job, &a, args);
-    if (rc == APP_OK) {
-        (void)wnw_stored_get_info(a.st, &a.info); /* this call does not fail for an open file */
-        rc = take_rules(&job, &a);
-    }
-    if (rc == APP_OK)
-        rc = make_tokens(&job, &a);
-    if (rc == APP_OK)
-        rc = read_addition(&job, &a);
-    if (rc == APP_OK) {
-        const wnw_store_params params = {WNW_INIT(wnw_store_params), .text = &a.text, .tokens = a.tokens,
-                                         .n_tokens = a.n_tokens, .pieces = a.pieces};
-        rc = store(&job, &params, &ms);
-    }
-    if (rc == APP_OK) {
-        app_job_notes(&job);
-        rc = print(&job, a.n_tokens, ms);
-    }
+    const int rc = store_addition(&job, &a, args);
     app_job_close(&job);
     wnw_stored_free(a.st);
     free(a.document);

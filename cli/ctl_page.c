@@ -3,6 +3,7 @@
 #include "app/args.h"
 #include "app/console.h"
 #include "app/output.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/http.h"
@@ -33,27 +34,28 @@ static int write_page(const struct app_text *page, const char *path)
     return app_fail(APP_FAILED, "writing '%s' failed", path);
 }
 
+/* Gets the page from the server and writes it. The caller frees the texts. */
+static int fetch_page(struct app_text *path, struct app_text *page, const struct cli_args *args)
+{
+    struct cli_server server;
+    int status = 0;
+    WNW_TRY(app_out_check(args->app.out, NULL));
+    WNW_TRY(cli_server_parse(&server, args->url));
+    server.key = args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
+    WNW_TRY(make_path(path, args));
+    WNW_TRY(cli_server_get(&server, path->s, &status, page));
+    return status == 200 ? write_page(page, args->app.out) : cli_server_refused(status, page);
+}
+
 int cli_ctl_page(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
-    struct cli_server server;
     struct app_text path = {0}, page = {0};
-    int status = 0;
     if (!app->out)
         return app_fail(APP_BAD_INPUT, "where is the page to be written? Name a file with -o");
     if (args->document && args->of_slot != APP_UNSET)
         return app_fail(APP_BAD_INPUT, "--slot and --document exclude each other; give one of them");
-    int rc = app_out_check(app->out, NULL);
-    if (rc == APP_OK)
-        rc = cli_server_parse(&server, args->url);
-    if (rc == APP_OK) {
-        server.key = args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
-        rc = make_path(&path, args);
-    }
-    if (rc == APP_OK)
-        rc = cli_server_get(&server, path.s, &status, &page);
-    if (rc == APP_OK)
-        rc = status == 200 ? write_page(&page, app->out) : cli_server_refused(status, &page);
+    const int rc = fetch_page(&path, &page, args);
     free(path.s);
     free(page.s);
     return rc;

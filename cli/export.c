@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/models.h"
 #include "app/output.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/slot_of.h"
@@ -27,10 +28,8 @@ struct export
 static int check_model(struct export *x)
 {
     const wnw_model_params params = {WNW_INIT(wnw_model_params), .repack = false};
-    int status = app_model_open(&x->model, x->model_path, &params, NULL);
-    if (status == WNW_OK)
-        status = wnw_stored_check_model(x->st, x->model);
-    return app_status_code(status);
+    WNW_TRY(app_status_code(app_model_open(&x->model, x->model_path, &params, NULL)));
+    return app_status_code(wnw_stored_check_model(x->st, x->model));
 }
 
 static int write_slot(struct export *x, const char *path)
@@ -41,14 +40,10 @@ static int write_slot(struct export *x, const char *path)
     size_t bytes;
     app_inputs_add(&inputs, x->path);
     app_inputs_add(&inputs, x->model_path);
-    const int rc = app_out_check(path, &inputs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_check(path, &inputs));
     const int32_t *tokens = wnw_stored_tokens(x->st, &n);
-    int status = serve_slot_file_check(&x->slot.file, tokens, x->slot.state, &any);
-    if (status == WNW_OK)
-        status = serve_slot_file_write(&bytes, path, &x->slot.file, tokens, x->slot.state);
-    return app_status_code(status);
+    WNW_TRY(app_status_code(serve_slot_file_check(&x->slot.file, tokens, x->slot.state, &any)));
+    return app_status_code(serve_slot_file_write(&bytes, path, &x->slot.file, tokens, x->slot.state));
 }
 
 /* ---- Parking ---- */
@@ -73,18 +68,39 @@ static int park(const struct export *x, const char *path)
     int rc = APP_OK;
     if (status == WNW_OK)
         rc = cli_slot_park(&to, x->st, x->model, x->path);
+    else if (status == WNW_E_NOMEM)
+        rc = app_fail_status(status);
     else
-        rc =
-            status == WNW_E_NOMEM ? app_fail_status(status) : app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
+        rc = app_fail(APP_BAD_INPUT, "%s", wnw_last_error());
     serve_park_folder_close(&folder);
     return rc;
+}
+
+/* Opens the document and its model, and writes the slot, or parks it. */
+static int export_document(struct export *x, const struct cli_args *args)
+{
+    int32_t n;
+    if (args->slot)
+        WNW_TRY(app_out_check(args->slot, NULL));
+    WNW_TRY(cli_stored_open(&x->st, x->path));
+    WNW_TRY(app_model_path(&x->model_path, args->app.model));
+    WNW_TRY(check_model(x));
+    (void)wnw_stored_tokens(x->st, &n);
+    if (args->state) {
+        WNW_TRY(park(x, args->state));
+        app_note("'%s': %d tokens, for chats of `winnow serve --state %s`", x->path, (int)n, args->state);
+        return APP_OK;
+    }
+    WNW_TRY(cli_slot_make(&x->slot, x->st, x->path));
+    WNW_TRY(write_slot(x, args->slot));
+    app_note("'%s': %d tokens, for `winnow serve --save`", args->slot, (int)n);
+    return APP_OK;
 }
 
 int cli_export(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     struct export x = {.path = app->n_rest == 1 ? app->rest[0] : NULL};
-    int32_t n = 0;
     if (!x.path)
         return app_fail(APP_BAD_INPUT, "which document? Name a stored one");
     if (!args->slot && !args->state)
@@ -92,22 +108,7 @@ int cli_export(const struct app_args *app)
                         "where is the slot to be written? Name a file with --slot, or a folder with --state");
     if (args->slot && args->state)
         return app_fail(APP_BAD_INPUT, "--slot and --state exclude each other; give one of them");
-    int rc = args->slot ? app_out_check(args->slot, NULL) : APP_OK;
-    if (rc == APP_OK)
-        rc = cli_stored_open(&x.st, x.path);
-    if (rc == APP_OK)
-        rc = app_model_path(&x.model_path, app->model);
-    if (rc == APP_OK)
-        rc = check_model(&x);
-    if (rc == APP_OK && args->slot)
-        rc = cli_slot_make(&x.slot, x.st, x.path);
-    if (rc == APP_OK)
-        rc = args->slot ? write_slot(&x, args->slot) : park(&x, args->state);
-    (void)wnw_stored_tokens(x.st, &n);
-    if (rc == APP_OK && args->state)
-        app_note("'%s': %d tokens, for chats of `winnow serve --state %s`", x.path, (int)n, args->state);
-    else if (rc == APP_OK)
-        app_note("'%s': %d tokens, for `winnow serve --save`", args->slot, (int)n);
+    const int rc = export_document(&x, args);
     cli_slot_clear(&x.slot);
     wnw_model_free(x.model);
     wnw_stored_free(x.st);

@@ -2,6 +2,7 @@
 #include "cli/http.h"
 
 #include "app/console.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -153,21 +154,26 @@ static bool write_question(struct app_text *out, const struct cli_server *s, con
            app_text_put(out, "\r\n");
 }
 
+/* Sends the question, which it writes, and reads all of the reply. */
+static int exchange(int fd, struct app_text *request, struct app_text *all, const struct cli_server *s,
+                    const char *path)
+{
+    if (!write_question(request, s, path))
+        return app_fail(APP_FAILED, "out of memory");
+    if (!send_all(fd, request->s, request->len))
+        return app_fail(APP_FAILED, "the server does not take the question: %s", strerror(errno));
+    return receive_all(fd, all);
+}
+
 int cli_server_get(const struct cli_server *s, const char *path, int *status, struct app_text *body)
 {
     struct app_text request = {0}, all = {0};
     int fd = -1;
-    int rc = open_connection(&fd, s);
-    if (rc == APP_OK && !write_question(&request, s, path))
-        rc = app_fail(APP_FAILED, "out of memory");
-    if (rc == APP_OK && !send_all(fd, request.s, request.len))
-        rc = app_fail(APP_FAILED, "the server does not take the question: %s", strerror(errno));
-    if (rc == APP_OK)
-        rc = receive_all(fd, &all);
+    WNW_TRY(open_connection(&fd, s));
+    int rc = exchange(fd, &request, &all, s, path);
     if (rc == APP_OK)
         rc = take_body(status, body, &all);
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     free(request.s);
     free(all.s);
     return rc;
