@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/json.h"
+#include "base/err.h"
 #include "cli/stored.h"
 #include "winnow_chat.h"
 #include "winnow_method.h"
@@ -30,27 +31,31 @@ struct answering {
 
 /* ---- The question ---- */
 
+/* Takes the tokens of the prompt's second piece. */
+static int take_question(struct answering *a, const wnw_prompt *prompt)
+{
+    int32_t n;
+    const int32_t *tokens = wnw_prompt_tokens(prompt, &n), first = wnw_prompt_n_context(prompt);
+    a->n_tokens = n - first;
+    a->tokens = malloc(((size_t)a->n_tokens + 1) * sizeof *a->tokens);
+    if (!a->tokens)
+        return app_fail(APP_FAILED, "out of memory");
+    memcpy(a->tokens, tokens + first, (size_t)a->n_tokens * sizeof *a->tokens);
+    return APP_OK;
+}
+
 static int lay_out(struct answering *a)
 {
     wnw_prompt_params text;
     wnw_prompt *prompt = NULL;
     wnw_chat *chat = NULL;
-    int32_t n;
-    int rc = cli_stored_text(&text, a->st, a->q->path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_stored_text(&text, a->st, a->q->path));
     int status = wnw_chat_open(&chat, a->m, &text);
     if (status == WNW_OK)
         status = wnw_chat_user(&prompt, chat, text.document, a->q->text, NULL);
-    rc = status == WNW_OK ? cli_stored_check_prompt(a->st, prompt, a->q->path) : app_fail_status(status);
-    const int32_t *tokens = wnw_prompt_tokens(prompt, &n), first = wnw_prompt_n_context(prompt);
-    if (rc == APP_OK) {
-        a->n_tokens = n - first;
-        a->tokens = malloc(((size_t)a->n_tokens + 1) * sizeof *a->tokens);
-        rc = a->tokens ? APP_OK : app_fail(APP_FAILED, "out of memory");
-    }
+    int rc = status == WNW_OK ? cli_stored_check_prompt(a->st, prompt, a->q->path) : app_fail_status(status);
     if (rc == APP_OK)
-        memcpy(a->tokens, tokens + first, (size_t)a->n_tokens * sizeof *a->tokens);
+        rc = take_question(a, prompt);
     wnw_prompt_free(prompt);
     wnw_chat_free(chat);
     return rc;
@@ -137,21 +142,14 @@ static int begin(struct answering *a)
     a->behind = json_array();
     if (!a->mass || !a->order || !a->texts || !a->ids || !a->rows || !a->document || !a->behind)
         return app_fail(APP_FAILED, "out of memory");
-    int status = wnw_engine_new(&a->engine, a->m, &params);
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    const int rc = cli_stored_session(&a->session, a->st, a->engine, (int64_t)a->n_tokens + a->q->n);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_status_code(wnw_engine_new(&a->engine, a->m, &params)));
+    WNW_TRY(cli_stored_session(&a->session, a->st, a->engine, (int64_t)a->n_tokens + a->q->n));
     /* Rules that go on while decoding would move entries between a token's attention and the look at it. */
-    status = wnw_session_begin(a->session, &nothing);
-    if (status == WNW_OK && a->n_tokens > 1)
-        status = wnw_session_prefill(a->session, a->tokens, a->n_tokens - 1, NULL, NULL);
-    if (status == WNW_OK)
-        status = wnw_session_watch(a->session, true);
-    if (status == WNW_OK)
-        status = wnw_session_decode(a->session, a->tokens[a->n_tokens - 1]);
-    return app_status_code(status);
+    WNW_TRY(app_status_code(wnw_session_begin(a->session, &nothing)));
+    if (a->n_tokens > 1)
+        WNW_TRY(app_status_code(wnw_session_prefill(a->session, a->tokens, a->n_tokens - 1, NULL, NULL)));
+    WNW_TRY(app_status_code(wnw_session_watch(a->session, true)));
+    return app_status_code(wnw_session_decode(a->session, a->tokens[a->n_tokens - 1]));
 }
 
 static int add_text(struct answering *a, int32_t token)
@@ -167,25 +165,43 @@ static int add_text(struct answering *a, int32_t token)
 }
 
 /* Picks tokens, each from the logits of a token whose attention is noted for it. */
+static int pick_tokens(struct answering *a, wnw_sampler *sampler)
+{
+    for (int32_t i = 0; i < a->q->n; i++) {
+        const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(a->session), a->info.n_vocab);
+        if (wnw_token_is_eog(a->m, token))
+            break;
+        if (!look(a))
+            return app_fail(APP_FAILED, "out of memory");
+        WNW_TRY(add_text(a, token));
+        if (i + 1 == a->q->n || wnw_session_n_past(a->session) >= a->info.n_ctx_train)
+            break;
+        WNW_TRY(app_status_code(wnw_session_decode(a->session, token)));
+    }
+    return APP_OK;
+}
+
 static int answer(struct answering *a)
 {
     wnw_sampler_params greedy = wnw_sampler_default_params();
     wnw_sampler *sampler;
-    int status = wnw_sampler_new(&sampler, &greedy), rc = app_status_code(status);
-    for (int32_t i = 0; rc == APP_OK && i < a->q->n; i++) {
-        const int32_t token = wnw_sampler_pick(sampler, wnw_session_logits(a->session), a->info.n_vocab);
-        if (wnw_token_is_eog(a->m, token))
-            break;
-        rc = look(a) ? add_text(a, token) : app_fail(APP_FAILED, "out of memory");
-        const bool more =
-            rc == APP_OK && i + 1 < a->q->n && wnw_session_n_past(a->session) < a->info.n_ctx_train;
-        status = more ? wnw_session_decode(a->session, token) : WNW_OK;
-        rc = status == WNW_OK ? rc : app_fail_status(status);
-        if (!more)
-            break;
-    }
+    WNW_TRY(app_status_code(wnw_sampler_new(&sampler, &greedy)));
+    const int rc = pick_tokens(a, sampler);
     wnw_sampler_free(sampler);
     return rc;
+}
+
+static int make_answer(json_t **o, struct answering *a)
+{
+    WNW_TRY(cli_stored_open(&a->st, a->q->path));
+    WNW_TRY(lay_out(a));
+    if (a->n_tokens < 1)
+        return app_fail(APP_BAD_INPUT, "the question has no tokens");
+    WNW_TRY(begin(a));
+    WNW_TRY(answer(a));
+    *o = json_pack("{s:o, s:O, s:O, s:O, s:O, s:O}", "question", app_json_text(a->q->text), "texts", a->texts,
+                   "ids", a->ids, "mass", a->rows, "document", a->document, "behind", a->behind);
+    return *o ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
 int cli_inspect_answer(json_t **o, const wnw_model *m, const struct inspect_question *q)
@@ -193,19 +209,7 @@ int cli_inspect_answer(json_t **o, const wnw_model *m, const struct inspect_ques
     struct answering a = {.q = q, .m = m, .info = wnw_model_info_default()};
     *o = NULL;
     (void)wnw_model_get_info(m, &a.info); /* this call does not fail for an open model */
-    int rc = cli_stored_open(&a.st, q->path);
-    if (rc == APP_OK)
-        rc = lay_out(&a);
-    if (rc == APP_OK && a.n_tokens < 1)
-        rc = app_fail(APP_BAD_INPUT, "the question has no tokens");
-    if (rc == APP_OK)
-        rc = begin(&a);
-    if (rc == APP_OK)
-        rc = answer(&a);
-    if (rc == APP_OK &&
-        !(*o = json_pack("{s:o, s:O, s:O, s:O, s:O, s:O}", "question", app_json_text(q->text), "texts",
-                         a.texts, "ids", a.ids, "mass", a.rows, "document", a.document, "behind", a.behind)))
-        rc = app_fail(APP_FAILED, "out of memory");
+    const int rc = make_answer(o, &a);
     json_decref(a.texts);
     json_decref(a.ids);
     json_decref(a.rows);

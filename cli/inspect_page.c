@@ -9,6 +9,7 @@
 #include "app/names.h"
 #include "app/output.h"
 #include "app/page.h"
+#include "base/err.h"
 #include "cli/inspect_answer.h"
 #include "cli/stored.h"
 #include "winnow.h"
@@ -196,12 +197,21 @@ static void find_document(struct of_model *of, const wnw_model *m, const struct 
     wnw_prompt_free(prompt);
 }
 
+/* The texts of the tokens, which of them are the document's, and the answer. */
+static int take_of_model(struct of_model *of, const wnw_model *m, const struct cli_args *args,
+                         const struct shown *s)
+{
+    const struct inspect_question question = {
+        .path = s->path, .text = args->answer, .n = (int32_t)args->app.n};
+    WNW_TRY(read_texts(&of->texts, m, s));
+    find_document(of, m, s);
+    return args->answer ? cli_inspect_answer(&of->answer, m, &question) : APP_OK;
+}
+
 static int read_of_model(struct of_model *of, const struct cli_args *args, const struct shown *s)
 {
     wnw_model *m = NULL;
     const json_t *tokens = json_object_get(s->o, "tokens");
-    const struct inspect_question question = {
-        .path = s->path, .text = args->answer, .n = (int32_t)args->app.n};
     if (!args->app.model)
         return APP_OK;
     if (!tokens || s->moved)
@@ -210,11 +220,7 @@ static int read_of_model(struct of_model *of, const struct cli_args *args, const
                                  : "which tokens were read");
     int rc = open_vocabulary(&m, args->app.model, s);
     if (rc == APP_OK)
-        rc = read_texts(&of->texts, m, s);
-    if (rc == APP_OK)
-        find_document(of, m, s);
-    if (rc == APP_OK && args->answer)
-        rc = cli_inspect_answer(&of->answer, m, &question);
+        rc = take_of_model(of, m, args, s);
     wnw_model_free(m);
     return rc;
 }
@@ -295,17 +301,25 @@ static int add_plan(json_t **plans, const struct shown *s)
     return app_json_append(plans, plan) ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
+/* Reads what the model says of the text, and makes the plans of the page. */
+static int read_parts(struct of_model *of, json_t **plans, const struct shown *shown, int n,
+                      const struct shown *known, const struct cli_args *args)
+{
+    if (n > 1)
+        WNW_TRY(check_pair(&shown[0], &shown[1]));
+    WNW_TRY(read_of_model(of, args, known));
+    for (int i = 0; i < n; i++)
+        WNW_TRY(add_plan(plans, &shown[i]));
+    return APP_OK;
+}
+
 static int make_data(json_t **data, const struct shown *shown, int n, const struct cli_args *args)
 {
     struct of_model of = {.texts = NULL};
     json_t *plans = json_array();
     const struct shown *known = n > 1 && !json_object_get(shown->o, "tokens") ? &shown[1] : shown;
-    int rc = n > 1 ? check_pair(&shown[0], &shown[1]) : APP_OK;
-    if (rc == APP_OK)
-        rc = read_of_model(&of, args, known);
-    for (int i = 0; rc == APP_OK && i < n; i++)
-        rc = add_plan(&plans, &shown[i]);
-    if (rc == APP_OK)
+    int rc = read_parts(&of, &plans, shown, n, known, args);
+    if (rc == APP_OK) {
         *data = app_inspect_data(
             &(struct app_inspect_data){.n = shown->n,
                                        .first = of.first,
@@ -314,8 +328,8 @@ static int make_data(json_t **data, const struct shown *shown, int n, const stru
                                        .ids = shown->moved ? NULL : json_object_get(known->o, "tokens"),
                                        .plans = plans,
                                        .answer = of.answer});
-    if (rc == APP_OK && !*data)
-        rc = app_fail(APP_FAILED, "out of memory");
+        rc = *data ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    }
     json_decref(of.texts);
     json_decref(of.answer);
     json_decref(plans);
@@ -354,33 +368,35 @@ static int check_answer(const struct cli_args *args)
         return app_fail(APP_BAD_INPUT, "--answer shows one document; leave out --compare");
     if (!args->app.model)
         return app_fail(APP_BAD_INPUT, "--answer needs the model; name it with -m");
-    const int rc = cli_stored_is(&stored, args->app.rest[0]);
-    return rc != APP_OK || stored ? rc
-                                  : app_fail(APP_BAD_INPUT, "'%s' is no stored document, which --answer asks",
-                                             args->app.rest[0]);
+    WNW_TRY(cli_stored_is(&stored, args->app.rest[0]));
+    if (!stored)
+        return app_fail(APP_BAD_INPUT, "'%s' is no stored document, which --answer asks", args->app.rest[0]);
+    return APP_OK;
+}
+
+static int make_page(json_t **data, struct shown *shown, int n, const struct cli_args *args)
+{
+    struct app_inputs inputs = {.n = 0};
+    for (int i = 0; i < n; i++)
+        app_inputs_add(&inputs, shown[i].path);
+    WNW_TRY(check_answer(args));
+    WNW_TRY(app_out_check(args->app.out, &inputs));
+    for (int i = 0; i < n; i++)
+        WNW_TRY(read_shown(&shown[i], shown[i].path));
+    WNW_TRY(make_data(data, shown, n, args));
+    WNW_TRY(write_page(*data, args->app.out, &inputs));
+    if (!args->app.model)
+        app_note("the page shows positions; name the model with -m to see the text");
+    return APP_OK;
 }
 
 int cli_inspect_page(const struct cli_args *args)
 {
     struct shown shown[2] = {{.path = args->app.rest[0]}, {.path = args->compare}};
-    struct app_inputs inputs = {.n = 0};
     json_t *data = NULL;
-    const int n = args->compare ? 2 : 1;
     if (args->app.json)
         return app_fail(APP_BAD_INPUT, "--json prints what -o shows; give one of them");
-    for (int i = 0; i < n; i++)
-        app_inputs_add(&inputs, shown[i].path);
-    int rc = check_answer(args);
-    if (rc == APP_OK)
-        rc = app_out_check(args->app.out, &inputs);
-    for (int i = 0; rc == APP_OK && i < n; i++)
-        rc = read_shown(&shown[i], shown[i].path);
-    if (rc == APP_OK)
-        rc = make_data(&data, shown, n, args);
-    if (rc == APP_OK)
-        rc = write_page(data, args->app.out, &inputs);
-    if (rc == APP_OK && !args->app.model)
-        app_note("the page shows positions; name the model with -m to see the text");
+    const int rc = make_page(&data, shown, args->compare ? 2 : 1, args);
     json_decref(data);
     json_decref(shown[0].o);
     json_decref(shown[1].o);

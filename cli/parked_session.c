@@ -5,6 +5,7 @@
 #include "app/files.h"
 #include "app/output.h"
 #include "app/profiles.h"
+#include "base/err.h"
 #include "base/kv_types.h"
 #include "base/prefix.h"
 #include "base/system.h"
@@ -146,9 +147,8 @@ static int take_policy(wnw_run *run, wnw_policy **policy, wnw_profile **profile,
 {
     struct app_text notes = {0};
     struct app_inputs inputs = {0};
-    int rc = app_status_code(wnw_policy_parse(policy, serve_keep_rule_taken(&e->about.by), NULL));
-    if (rc != APP_OK)
-        return rc;
+    int rc = APP_OK;
+    WNW_TRY(app_status_code(wnw_policy_parse(policy, serve_keep_rule_taken(&e->about.by), NULL)));
     const wnw_needs needs = wnw_policy_needs(*policy);
     if (needs.flags & WNW_NEED_PROFILE)
         rc = app_profile_load(profile, &notes, p->model,
@@ -202,9 +202,9 @@ static int take_ruled(wnw_session **s, struct rules *r, const struct cli_parked 
     const wnw_prompt_parts parts = {WNW_INIT(wnw_prompt_parts), .n_prefix = e->about.keep_rule.n_protected};
     how.kv_type = type;
     run.size = by->size;
-    int rc = app_status_code(wnw_prompt_new(&r->header, &parts));
-    if (rc != APP_OK || !e->about.compressed)
-        return rc == APP_OK ? take_sequence(s, p, &how, NULL, read) : rc;
+    WNW_TRY(app_status_code(wnw_prompt_new(&r->header, &parts)));
+    if (!e->about.compressed)
+        return take_sequence(s, p, &how, NULL, read);
     run.prompt = r->header;
     const bool ruled =
         take_policy(&run, &r->policy, &r->profile, p, e) == APP_OK && can_follow(p, &how, &run);
@@ -214,31 +214,48 @@ static int take_ruled(wnw_session **s, struct rules *r, const struct cli_parked 
     return take_sequence(s, p, &how, ruled ? &run : NULL, read);
 }
 
-int cli_parked_conversation(wnw_stored **st, const struct cli_parked *p, const struct cli_parked_entry *e)
+/* The note of a stored conversation, which has the turns. */
+static int make_note(char **note, const struct cli_parked *p, const struct cli_parked_entry *e,
+                     const struct serve_slot_read *read)
 {
-    struct serve_slot_read read;
     struct cli_conversation turns = {.model = p->model, .layout = wnw_prompt_default_params()};
+    char *system = NULL;
+    turns.layout.now = wnw__local_seconds((time_t)e->used);
+    int rc = cli_parked_turns(&turns, &system, tokens_of(read), n_said(read, p), read->file.n_sequence);
+    if (rc == APP_OK)
+        rc = cli_conversation_note(note, &turns, read->file.n_sequence);
+    cli_conversation_clear(&turns);
+    free(system);
+    return rc;
+}
+
+/* Stores a session that goes on as the server would. */
+static int store_session(wnw_stored **st, const struct cli_parked *p, const struct cli_parked_entry *e,
+                         wnw_kv_type type, const struct serve_slot_read *read, const char *note)
+{
     wnw_session *s = NULL;
     struct rules rules = {0};
-    wnw_kv_type type;
-    char *note = NULL, *system = NULL;
-    *st = NULL;
-    turns.layout.now = wnw__local_seconds((time_t)e->used);
-    int rc = read_slot(&read, &type, p, e);
-    if (rc == APP_OK)
-        rc = cli_parked_turns(&turns, &system, tokens_of(&read), n_said(&read, p), read.file.n_sequence);
-    if (rc == APP_OK)
-        rc = cli_conversation_note(&note, &turns, read.file.n_sequence);
-    if (rc == APP_OK)
-        rc = take_ruled(&s, &rules, p, e, type, &read);
     const wnw_store_params params = {WNW_INIT(wnw_store_params), .note = note};
+    int rc = take_ruled(&s, &rules, p, e, type, read);
     if (rc == APP_OK)
         rc = cli_parked_store(st, p, s, &params);
     wnw_session_free(s);
     clear_rules(&rules);
+    return rc;
+}
+
+int cli_parked_conversation(wnw_stored **st, const struct cli_parked *p, const struct cli_parked_entry *e)
+{
+    struct serve_slot_read read;
+    wnw_kv_type type;
+    char *note = NULL;
+    *st = NULL;
+    int rc = read_slot(&read, &type, p, e);
+    if (rc == APP_OK)
+        rc = make_note(&note, p, e, &read);
+    if (rc == APP_OK)
+        rc = store_session(st, p, e, type, &read, note);
     free(note);
-    cli_conversation_clear(&turns);
-    free(system);
     serve_slot_read_clear(&read);
     return rc;
 }
@@ -356,30 +373,37 @@ static bool goes_on(const wnw_stored *st, const wnw_model *model, const struct c
     return goes;
 }
 
+/* Parks the session of a file. It takes the place of the prompt that it goes on from. */
+static int park_file(const struct cli_parked *p, const struct cli_slot_place *to, const char *path,
+                     const struct cli_parked_entry *from)
+{
+    wnw_stored *st = NULL;
+    WNW_TRY(cli_stored_open(&st, path));
+    const int rc = cli_slot_park(to, st, p->model, path);
+    if (rc == APP_OK && from && goes_on(st, p->model, from))
+        serve_park_folder_remove(&p->folder, from->id);
+    wnw_stored_free(st);
+    return rc;
+}
+
 int cli_parked_add(struct cli_parked *p, cli_parked_write *write, void *user,
                    const struct cli_parked_entry *from, bool same_rules)
 {
     char *path = way(p);
-    wnw_stored *st = NULL;
     if (!path)
         return app_fail(APP_FAILED, "out of memory for a file's name");
     int rc = write(path, user);
     const bool written = rc == APP_OK;
-    if (rc == APP_OK)
-        rc = cli_stored_open(&st, path);
     const struct cli_slot_place to = {.folder = &p->folder,
                                       .id = ++p->most,
                                       .owner = p->owner,
                                       .like = from && same_rules ? &from->about : NULL};
-    if (rc == APP_OK)
-        rc = cli_slot_park(&to, st, p->model, path);
-    if (rc == APP_OK && from && goes_on(st, p->model, from))
-        serve_park_folder_remove(&p->folder, from->id);
+    if (written)
+        rc = park_file(p, &to, path, from);
     if (rc != APP_OK && written)
         rc = keep_aside(p, path);
     else
         unlink(path); /* if it is there */
-    wnw_stored_free(st);
     free(path);
     return rc;
 }

@@ -5,6 +5,7 @@
  * compared.
  */
 #include "app/console.h"
+#include "base/err.h"
 #include "cli/parked.h"
 
 #include <stdlib.h>
@@ -25,28 +26,30 @@ static void clear_frame(struct frame *f)
     *f = (struct frame){0};
 }
 
+/* Lays out two turns with marks in place of questions and answer. Returns a status. */
+static int lay_out_marks(wnw_chat *chat)
+{
+    wnw_prompt *turn;
+    WNW_TRY(wnw_chat_user(&turn, chat, "", mark_question, NULL));
+    wnw_prompt_free(turn);
+    WNW_TRY(wnw_chat_answer_text(chat, mark_answer));
+    WNW_TRY(wnw_chat_user(&turn, chat, "", mark_second, NULL));
+    wnw_prompt_free(turn);
+    return WNW_OK;
+}
+
 /* The text of two turns as the template writes them. NULL: it cannot, or memory ran out. */
 static char *write_turns(const struct cli_conversation *of, const char *system)
 {
     wnw_prompt_params layout = of->layout;
     wnw_chat *chat = NULL;
-    wnw_prompt *first = NULL, *second = NULL;
     char *text = NULL;
     int32_t n;
     layout.system = system;
-    int status = wnw_chat_open(&chat, of->model, &layout);
-    if (status == WNW_OK)
-        status = wnw_chat_user(&first, chat, "", mark_question, NULL);
-    if (status == WNW_OK)
-        status = wnw_chat_answer_text(chat, mark_answer);
-    if (status == WNW_OK)
-        status = wnw_chat_user(&second, chat, "", mark_second, NULL);
-    if (status == WNW_OK) {
+    if (wnw_chat_open(&chat, of->model, &layout) == WNW_OK && lay_out_marks(chat) == WNW_OK) {
         const int32_t *tokens = wnw_chat_tokens(chat, &n);
         text = cli_slot_text(of->model, tokens, n, NULL);
     }
-    wnw_prompt_free(first);
-    wnw_prompt_free(second);
     wnw_chat_free(chat);
     return text;
 }

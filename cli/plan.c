@@ -6,6 +6,7 @@
 #include "app/json.h"
 #include "app/names.h"
 #include "app/output.h"
+#include "base/err.h"
 #include "base/json.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -181,13 +182,10 @@ static int make_plan(struct app_job *job)
 {
     wnw_report report = {WNW_INIT(wnw_report)};
     wnw_plan *plan;
-    int rc = app_job_read(job, 0, app_job_n_compressed(job), NULL, NULL);
-    if (rc != APP_OK)
-        return rc;
-    const int status = wnw_session_plan(job->session, job->keep.policy, &job->keep.size, &plan, &report);
-    if (status != WNW_OK)
-        return app_fail_status(status);
-    rc = write_plan(job, plan);
+    WNW_TRY(app_job_read(job, 0, app_job_n_compressed(job), NULL, NULL));
+    WNW_TRY(
+        app_status_code(wnw_session_plan(job->session, job->keep.policy, &job->keep.size, &plan, &report)));
+    const int rc = write_plan(job, plan);
     wnw_plan_free(plan);
     if (rc == APP_OK)
         tell(job, &report);
@@ -197,22 +195,18 @@ static int make_plan(struct app_job *job)
 /* The same on --devices: what their cache holds once the prompt was compressed. */
 static int plan_on_devices(struct cli_on_devices *d, struct app_job *job)
 {
-    wnw_plan *plan = NULL;
+    wnw_plan *plan;
     if (wnw_policy_rewrites(job->keep.policy))
         return app_fail(APP_BAD_INPUT,
                         "%s changes entries that are kept, and a keep-plan made on --devices has positions "
                         "alone; leave out "
                         "--devices, or the policy's content rule",
                         wnw_policy_string(job->keep.policy));
-    int rc = cli_on_devices_begin(d, job, (const struct cli_args *)job->args, 1);
-    if (rc == APP_OK)
-        rc = app_out_check(job->args->out, &job->inputs);
-    if (rc == APP_OK)
-        rc = cli_on_devices_read_first(d, job, app_job_n_compressed(job));
-    if (rc == APP_OK)
-        rc = cli_on_devices_plan(d, job, &plan);
-    if (rc == APP_OK)
-        rc = write_plan(job, plan);
+    WNW_TRY(cli_on_devices_begin(d, job, (const struct cli_args *)job->args, 1));
+    WNW_TRY(app_out_check(job->args->out, &job->inputs));
+    WNW_TRY(cli_on_devices_read_first(d, job, app_job_n_compressed(job)));
+    WNW_TRY(cli_on_devices_plan(d, job, &plan));
+    const int rc = write_plan(job, plan);
     wnw_plan_free(plan);
     if (rc == APP_OK)
         tell(job, &(wnw_report){WNW_INIT(wnw_report), .kept_mean = job->kept_mean});
@@ -229,6 +223,18 @@ static int start(struct app_job *job, const struct app_args *args)
     return app_job_prompt(job);
 }
 
+static int plan(struct app_job *job, struct cli_on_devices *devices, const struct app_args *args)
+{
+    WNW_TRY(cli_on_devices_check((const struct cli_args *)args));
+    WNW_TRY(start(job, args));
+    if (args->devices)
+        return plan_on_devices(devices, job);
+    /* The output is checked once more before the work starts, because the profiles that were found are inputs
+     * too. */
+    WNW_TRY(app_out_check(args->out, &job->inputs));
+    return make_plan(job);
+}
+
 int cli_plan(const struct app_args *args)
 {
     struct app_job job = {.args = args};
@@ -241,15 +247,7 @@ int cli_plan(const struct app_args *args)
                         args->evict);
     if (args->evict_every)
         return app_fail(APP_BAD_INPUT, "plan generates nothing; leave out --evict-every");
-    int rc = cli_on_devices_check((const struct cli_args *)args);
-    if (rc == APP_OK)
-        rc = start(&job, args);
-    /* The output is checked once more before the work starts, because the profiles that were found are inputs
-     * too. */
-    if (rc == APP_OK && !args->devices)
-        rc = app_out_check(args->out, &job.inputs);
-    if (rc == APP_OK)
-        rc = args->devices ? plan_on_devices(&devices, &job) : make_plan(&job);
+    const int rc = plan(&job, &devices, args);
     cli_on_devices_end(&devices);
     app_job_close(&job);
     return rc;

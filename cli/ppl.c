@@ -6,6 +6,7 @@
 #include "app/json.h"
 #include "app/likelihood.h"
 #include "app/options.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/on_devices.h"
@@ -113,20 +114,17 @@ static int prefix_length(const struct app_job *job, int32_t *prefix)
 
 static int evaluate(struct app_job *job, int32_t prefix, struct score *sc)
 {
-    int rc = APP_OK;
     if (prefix > 0) {
-        rc = app_job_read_first(job, prefix);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(app_job_read_first(job, prefix));
         score_next(sc, wnw_session_logits(job->session), job->tokens[prefix]);
     }
     sc->next = job->tokens + prefix + 1;
     sc->n_next = job->n_tokens - prefix - 1;
-    rc = app_job_read(job, prefix, job->n_tokens, on_logits, sc);
+    WNW_TRY(app_job_read(job, prefix, job->n_tokens, on_logits, sc));
     /* Without a prefix nothing was compressed, so the cache is measured at the end. */
-    if (rc == APP_OK && prefix == 0)
+    if (prefix == 0)
         app_job_measure(job);
-    return rc;
+    return APP_OK;
 }
 
 /* Reads and scores the tokens that follow n on --devices, up to `to`. */
@@ -142,21 +140,17 @@ static int score_on_devices(struct cli_on_devices *d, struct app_job *job, int32
 static int evaluate_on_devices(struct cli_on_devices *d, struct app_job *job, int32_t prefix,
                                struct score *sc)
 {
-    int rc = cli_on_devices_begin(d, job, (const struct cli_args *)job->args, 0);
-    if (rc == APP_OK && prefix > 0) {
-        rc = cli_on_devices_read_first(d, job, prefix);
-        if (rc == APP_OK)
-            score_next(sc, app_sequence_logits(d->sequence), job->tokens[prefix]);
-    }
-    if (rc == APP_OK && prefix > 0)
-        rc = score_on_devices(d, job, prefix, prefix + 1, sc);
-    if (rc == APP_OK && prefix > 0)
+    WNW_TRY(cli_on_devices_begin(d, job, (const struct cli_args *)job->args, 0));
+    if (prefix > 0) {
+        WNW_TRY(cli_on_devices_read_first(d, job, prefix));
+        score_next(sc, app_sequence_logits(d->sequence), job->tokens[prefix]);
+        WNW_TRY(score_on_devices(d, job, prefix, prefix + 1, sc));
         cli_on_devices_measure_bytes(d, job);
-    if (rc == APP_OK)
-        rc = score_on_devices(d, job, prefix > 0 ? prefix + 1 : 0, job->n_tokens, sc);
-    if (rc == APP_OK && prefix == 0)
+    }
+    WNW_TRY(score_on_devices(d, job, prefix > 0 ? prefix + 1 : 0, job->n_tokens, sc));
+    if (prefix == 0)
         cli_on_devices_measure(d, job);
-    return rc;
+    return APP_OK;
 }
 
 static int print_result(const struct app_job *job, int32_t prefix, const struct score *sc)
@@ -181,45 +175,40 @@ static int print_result(const struct app_job *job, int32_t prefix, const struct 
     return app_print_json(o);
 }
 
+static int score_text(struct app_job *job, struct cli_on_devices *devices, const struct app_args *args)
+{
+    struct score sc = {0};
+    int32_t prefix = 0;
+    WNW_TRY(app_job_check(job, args));
+    WNW_TRY(cli_on_devices_check((const struct cli_args *)args));
+    WNW_TRY(app_job_open(job));
+    WNW_TRY(read_text(job, &sc.n_text));
+    WNW_TRY(prefix_length(job, &prefix));
+    job->n_first = prefix;
+    if (!args->devices)
+        WNW_TRY(app_job_session(job));
+    sc.n_vocab = job->info.n_vocab;
+    WNW_TRY(args->devices ? evaluate_on_devices(devices, job, prefix, &sc) : evaluate(job, prefix, &sc));
+    app_job_notes(job);
+    if (sc.n_text < 0)
+        app_note("read %d tokens of the text, which is much longer", job->n_tokens);
+    else if (job->n_tokens < sc.n_text)
+        app_note("read %d of %d tokens of the text%s", job->n_tokens, sc.n_text,
+                 args->n == APP_UNSET ? ", the model's context" : "");
+    return print_result(job, prefix, &sc);
+}
+
 int cli_ppl(const struct app_args *args)
 {
     struct app_job job;
-    struct score sc = {0};
     struct cli_on_devices devices = {.sequence = NULL};
-    const struct cli_args *own = (const struct cli_args *)args;
-    int32_t prefix = 0;
     if (args->evict_every)
         return app_fail(APP_BAD_INPUT, "ppl generates nothing; leave out --evict-every");
     if (args->mask_phase && strcmp(args->mask_phase, "decode") == 0)
         return app_fail(APP_BAD_INPUT,
                         "ppl generates nothing, so that --mask-phase decode masks nothing; leave "
                         "it out");
-    int rc = app_job_check(&job, args);
-    if (rc == APP_OK)
-        rc = cli_on_devices_check(own);
-    if (rc == APP_OK)
-        rc = app_job_open(&job);
-    if (rc == APP_OK)
-        rc = read_text(&job, &sc.n_text);
-    if (rc == APP_OK)
-        rc = prefix_length(&job, &prefix);
-    job.n_first = prefix;
-    if (rc == APP_OK && !own->app.devices)
-        rc = app_job_session(&job);
-    if (rc == APP_OK) {
-        sc.n_vocab = job.info.n_vocab;
-        rc =
-            own->app.devices ? evaluate_on_devices(&devices, &job, prefix, &sc) : evaluate(&job, prefix, &sc);
-    }
-    if (rc == APP_OK) {
-        app_job_notes(&job);
-        if (sc.n_text < 0)
-            app_note("read %d tokens of the text, which is much longer", job.n_tokens);
-        else if (job.n_tokens < sc.n_text)
-            app_note("read %d of %d tokens of the text%s", job.n_tokens, sc.n_text,
-                     args->n == APP_UNSET ? ", the model's context" : "");
-        rc = print_result(&job, prefix, &sc);
-    }
+    const int rc = score_text(&job, &devices, args);
     cli_on_devices_end(&devices);
     app_job_close(&job);
     return rc;
