@@ -5,6 +5,7 @@
 #include "app/heatmap.h"
 #include "app/output.h"
 #include "app/text.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow.h"
@@ -272,20 +273,27 @@ static int draw(const char *path, const struct tables *all, const struct app_inp
     return app_out_commit(&out);
 }
 
+static int show_tables(const json_t *root, struct tables *all, const struct cli_args *args,
+                       const wnw_profile *p, const struct app_inputs *inputs)
+{
+    WNW_TRY(read_tables(all, p));
+    if (args->map)
+        WNW_TRY(draw(args->map, all, inputs));
+    print_all(root, all);
+    return app_finish_stdout();
+}
+
 static int show(const struct cli_args *args, const wnw_profile *p, const struct app_inputs *inputs)
 {
     struct tables all = {.n = 0};
     json_error_t error;
     json_t *root = json_load_file(args->app.rest[0], 0, &error);
-    int rc = root ? read_tables(&all, p)
-                  : app_fail(APP_FAILED, "reading '%s' again failed: %s", args->app.rest[0], error.text);
-    if (rc == APP_OK && args->map)
-        rc = draw(args->map, &all, inputs);
-    if (rc == APP_OK)
-        print_all(root, &all);
+    if (!root)
+        return app_fail(APP_FAILED, "reading '%s' again failed: %s", args->app.rest[0], error.text);
+    const int rc = show_tables(root, &all, args, p, inputs);
     free_tables(&all);
     json_decref(root);
-    return rc == APP_OK ? app_finish_stdout() : rc;
+    return rc;
 }
 
 int cli_profile_show(const struct app_args *app)

@@ -7,6 +7,7 @@
 #include "app/options.h"
 #include "app/plugins.h"
 #include "app/wrap.h"
+#include "base/err.h"
 #include "cli/find.h"
 #include "winnow.h"
 
@@ -99,6 +100,17 @@ static bool asks_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "--help-all") == 0;
 }
 
+static int run_parsed(struct app_args *args, const struct app_command *cmd, wnw_registry *registry)
+{
+    if (args->help || args->help_all) {
+        app_print_help(stdout, cmd, args->help_all);
+        return app_finish_stdout();
+    }
+    args->registry = registry;
+    WNW_TRY(app_plugins_open(&args->registry, &args->plugins));
+    return cmd->run(args);
+}
+
 /* registry: parts that are there without a plugin, borrowed; NULL = none. */
 static int run(const struct app_command *cmd, int argc, const char **argv, wnw_registry *registry)
 {
@@ -106,15 +118,8 @@ static int run(const struct app_command *cmd, int argc, const char **argv, wnw_r
     if (!args)
         return app_fail(APP_FAILED, "out of memory");
     int rc = app_parse(args, cmd, argc, argv);
-    if (rc == APP_OK && (args->help || args->help_all)) {
-        app_print_help(stdout, cmd, args->help_all);
-        rc = app_finish_stdout();
-    } else if (rc == APP_OK) {
-        args->registry = registry;
-        rc = app_plugins_open(&args->registry, &args->plugins);
-        if (rc == APP_OK)
-            rc = cmd->run(args);
-    }
+    if (rc == APP_OK)
+        rc = run_parsed(args, cmd, registry);
     if (args->registry != registry)
         wnw_registry_free(args->registry);
     app_args_clear(args, cmd);

@@ -14,9 +14,7 @@
 static int read_prompt(struct app_job *job, struct cli_store_use *use)
 {
     const int32_t n_first = app_job_n_compressed(job);
-    const int rc = use->folder ? cli_store_use_read(use, job) : app_job_read_first(job, n_first);
-    if (rc != APP_OK || n_first == job->n_tokens)
-        return rc;
+    WNW_TRY(use->folder ? cli_store_use_read(use, job) : app_job_read_first(job, n_first));
     return app_job_read(job, n_first, job->n_tokens, NULL, NULL);
 }
 
@@ -33,33 +31,40 @@ static int read_on_devices(struct app_job *job, struct cli_on_devices *d, const 
 /* From options to a session that is ready to read what is missing of the prompt. */
 static int start(struct app_job *job, struct cli_store_use *use, const struct cli_args *args)
 {
-    int rc = app_job_check(job, &args->app);
-    if (rc == APP_OK)
-        rc = cli_on_devices_check(args);
-    if (rc == APP_OK && args->store && args->app.plugins.n > 0)
-        rc =
-            app_fail(APP_BAD_INPUT, "a stored document needs its policy's parts when it is opened again, and "
-                                    "plugins may be gone then; leave out --store or --plugin");
-    if (rc == APP_OK)
-        rc = cli_store_use_check(args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_job_check(job, &args->app));
+    WNW_TRY(cli_on_devices_check(args));
+    if (args->store && args->app.plugins.n > 0)
+        return app_fail(APP_BAD_INPUT,
+                        "a stored document needs its policy's parts when it is opened again, and "
+                        "plugins may be gone then; leave out --store or --plugin");
+    WNW_TRY(cli_store_use_check(args));
     if (args->store)
         app_job_date(job);
-    rc = app_job_open(job);
-    if (rc == APP_OK)
-        rc = app_job_prompt(job);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_job_open(job));
+    WNW_TRY(app_job_prompt(job));
     job->start_ms = app_now_ms();
     if (args->app.devices)
         return APP_OK;
     if (args->store)
         return cli_store_use_begin(use, job, args);
     job->reads_once = true;
-    rc = app_job_session(job);
+    WNW_TRY(app_job_session(job));
     job->start_ms = app_now_ms();
-    return rc;
+    return APP_OK;
+}
+
+static int answer(struct cli_answer *a, struct app_job *job, struct cli_store_use *use,
+                  struct cli_on_devices *d, const struct cli_args *args)
+{
+    WNW_TRY(start(job, use, args));
+    WNW_TRY(args->app.devices ? read_on_devices(job, d, args) : read_prompt(job, use));
+    app_job_notes(job);
+    a->n_prefill = job->n_tokens;
+    a->sequence = d->sequence;
+    WNW_TRY(cli_answer_generate(a, job));
+    if (d->sequence)
+        cli_on_devices_measure_bytes(d, job);
+    return cli_answer_print(a, job);
 }
 
 int cli_run(const struct app_args *args)
@@ -71,22 +76,8 @@ int cli_run(const struct app_args *args)
     const struct cli_args *own = (const struct cli_args *)args;
     /* The sampler is made before the model is opened, because its options can be refused without the
      * model. */
-    int rc = cli_answer_begin(&a, own);
-    if (rc != APP_OK)
-        return rc;
-    rc = start(&job, &use, own);
-    if (rc == APP_OK)
-        rc = own->app.devices ? read_on_devices(&job, &devices, own) : read_prompt(&job, &use);
-    if (rc == APP_OK) {
-        app_job_notes(&job);
-        a.n_prefill = job.n_tokens;
-        a.sequence = devices.sequence;
-        rc = cli_answer_generate(&a, &job);
-        if (devices.sequence)
-            cli_on_devices_measure_bytes(&devices, &job);
-    }
-    if (rc == APP_OK)
-        rc = cli_answer_print(&a, &job);
+    WNW_TRY(cli_answer_begin(&a, own));
+    const int rc = answer(&a, &job, &use, &devices, own);
     cli_answer_clear(&a);
     cli_on_devices_end(&devices);
     app_job_close(&job);

@@ -210,9 +210,16 @@ static void drop_unwatched(void)
     }
 }
 
+/* What the server is started with. */
+struct server {
+    char path[4096], chunk[CLI_SERVE_CHUNK], fingerprint[WNW_FINGERPRINT_SIZE];
+    char *model, *recipe;            /* owned */
+    struct app_text profiles, files; /* owned */
+    struct app_devices devices;
+};
+
 /* What the server's constructor reads (serve/config.c). */
-static int set_environment(const struct cli_args *args, const char *recipe, const char *profiles,
-                           const char *fingerprint, const char *files, const char *chunk)
+static int set_environment(const struct cli_args *args, const struct server *s)
 {
     struct app_text documents = {0}, names = {0};
     char budget[32] = "", ratio[32] = "", bytes[32] = "", park[32] = "", disk[32] = "", park_ratio[32] = "";
@@ -228,11 +235,14 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         snprintf(disk, sizeof disk, "%lld", (long long)args->park_disk);
     if (!isnan(args->park_ratio))
         snprintf(park_ratio, sizeof park_ratio, "%.17g", args->park_ratio);
-    const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", recipe},
+    int rc = join(&documents, &args->app.documents, '\n');
+    if (rc == APP_OK)
+        rc = join_names(&names, args);
+    const char *const pairs[][2] = {{"WINNOW_SERVE_POLICY", s->recipe},
                                     {"WINNOW_SERVE_BUDGET", budget},
                                     {"WINNOW_SERVE_RATIO", ratio},
                                     {"WINNOW_SERVE_KV_BYTES", bytes},
-                                    {"WINNOW_SERVE_CHUNK", chunk},
+                                    {"WINNOW_SERVE_CHUNK", s->chunk},
                                     {"WINNOW_SERVE_SAVES", args->save},
                                     {"WINNOW_SERVE_PARK", park},
                                     {"WINNOW_SERVE_PARK_DISK", disk},
@@ -240,13 +250,13 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
                                     {"WINNOW_SERVE_WHEN_FULL", args->when_full ? args->when_full : ""},
                                     {"WINNOW_SERVE_STATE", args->state ? args->state : ""},
                                     {"LLAMA_API_KEY", key_of(args)},
-                                    {"WINNOW_PROFILE", profiles},
-                                    {"WINNOW_SERVE_FINGERPRINT", fingerprint},
-                                    {"WINNOW_SERVE_MODEL_FILES", files ? files : ""},
-                                    {"WINNOW_SERVE_ORIGINS", origins_of(&args->app)}};
-    int rc = join(&documents, &args->app.documents, '\n');
-    if (rc == APP_OK)
-        rc = join_names(&names, args);
+                                    {"WINNOW_PROFILE", s->profiles.s},
+                                    {"WINNOW_SERVE_FINGERPRINT", s->fingerprint},
+                                    {"WINNOW_SERVE_MODEL_FILES", s->files.s ? s->files.s : ""},
+                                    {"WINNOW_SERVE_ORIGINS", origins_of(&args->app)},
+                                    {"WINNOW_SERVE_DOCUMENTS", documents.s},
+                                    {"WINNOW_SERVE_HOST_NAMES", names.s},
+                                    {"WINNOW_DEVICES", args->app.devices}};
     drop_unwatched();
     unsetenv("GGML_BACKEND_PATH"); /* the backend is in the server */
     unsetenv("WINNOW_SERVE_SAVES");
@@ -254,31 +264,24 @@ static int set_environment(const struct cli_args *args, const char *recipe, cons
         unsetenv(taken_set[i]);
     for (size_t i = 0; rc == APP_OK && i < sizeof pairs / sizeof *pairs; i++)
         rc = pairs[i][1] ? set(pairs[i][0], pairs[i][1]) : APP_OK;
-    if (rc == APP_OK)
-        rc = set("WINNOW_SERVE_DOCUMENTS", documents.s);
-    if (rc == APP_OK)
-        rc = set("WINNOW_SERVE_HOST_NAMES", names.s);
-    if (rc == APP_OK && args->app.devices)
-        rc = set("WINNOW_DEVICES", args->app.devices);
     free(documents.s);
     free(names.s);
     return rc;
 }
 
 /* Replaces this process by the server. */
-static int start(const struct cli_args *args, const char *server, const char *model,
-                 const struct app_devices *devices)
+static int start(const struct cli_args *args, const struct server *s)
 {
     char slots[16], context[24], port[16], timeout[16];
     snprintf(slots, sizeof slots, "%d", (int)args->slots);
     snprintf(context, sizeof context, "%lld", (long long)(args->slots * args->context));
     snprintf(port, sizeof port, "%d", (int)args->port);
     snprintf(timeout, sizeof timeout, "%d", (int)args->timeout);
-    const char *const own[] = {server,
+    const char *const own[] = {s->path,
                                "-m",
-                               model,
+                               s->model,
                                "-dev",
-                               devices->n ? devices->ours.s : "WINNOW",
+                               s->devices.n ? s->devices.ours.s : "WINNOW",
                                "-ngl",
                                "99",
                                "--fit",
@@ -303,8 +306,8 @@ static int start(const struct cli_args *args, const char *server, const char *mo
                                timeout,
                                "--slot-save-path",
                                args->save ? args->save : "/proc"}; /* there nothing can be written */
-    const char *const split[] = {"-ts", devices->split.s};
-    const int n_own = (int)(sizeof own / sizeof *own), n_split = devices->split.s ? 2 : 0,
+    const char *const split[] = {"-ts", s->devices.split.s};
+    const int n_own = (int)(sizeof own / sizeof *own), n_split = s->devices.split.s ? 2 : 0,
               n = args->app.n_rest;
     const char **argv = calloc((size_t)(n_own + n_split + n + 1), sizeof *argv);
     if (!argv)
@@ -313,9 +316,9 @@ static int start(const struct cli_args *args, const char *server, const char *mo
     memcpy(argv + n_own, split, (size_t)n_split * sizeof *split);
     for (int i = 0; i < n; i++)
         argv[n_own + n_split + i] = args->app.rest[i];
-    execv(server, (char **)(uintptr_t)argv);
+    execv(s->path, (char **)(uintptr_t)argv);
     free(argv);
-    return app_fail(APP_FAILED, "cannot start %s: %s", server, strerror(errno));
+    return app_fail(APP_FAILED, "cannot start %s: %s", s->path, strerror(errno));
 }
 
 /* The size of a server that keeps everything is for requests that name another policy. */
@@ -376,50 +379,39 @@ static int check_model(const char *model)
     return app_status_code(wnw_bridge_check_model(model));
 }
 
+/* Checks everything that the server would refuse later, or not at all, and starts it. */
+static int check_and_start(struct server *s, const struct cli_args *args)
+{
+    bool stored = false;
+    WNW_TRY(find_server(s->path, sizeof s->path));
+    WNW_TRY(find_recipe(&s->recipe, args));
+    WNW_TRY(check(args, s->recipe));
+    WNW_TRY(cli_serve_chunk(s->chunk, args, s->recipe));
+    WNW_TRY(app_model_path(&s->model, args->app.model));
+    if (access(s->model, R_OK) != 0)
+        return app_fail(APP_BAD_INPUT, "cannot read %s: %s", s->model, strerror(errno));
+    WNW_TRY(check_model(s->model));
+    WNW_TRY(app_devices_make(&s->devices, &args->app, s->model));
+    if (s->devices.n > 0)
+        WNW_TRY(check_policy(args, s->recipe, "WINNOW0"));
+    WNW_TRY(cli_serve_documents_fit(s->fingerprint, &s->files, &args->app.documents, s->model,
+                                    args->save || args->state, &stored));
+    WNW_TRY(cli_serve_rest_check_model(args, stored));
+    WNW_TRY(app_profile_list(&s->profiles, s->model));
+    WNW_TRY(add_own_profiles(&s->profiles, s->model));
+    WNW_TRY(set_environment(args, s));
+    say_policy(args, s->recipe);
+    return start(args, s);
+}
+
 int cli_serve(const struct app_args *app)
 {
-    const struct cli_args *args = (const struct cli_args *)app;
-    struct app_text profiles = {0}, files = {0};
-    struct app_devices devices = {.n = 0};
-    char server[4096], chunk[CLI_SERVE_CHUNK], fingerprint[WNW_FINGERPRINT_SIZE] = "", *model = NULL,
-                                               *recipe = NULL;
-    bool stored = false;
-    int rc = find_server(server, sizeof server);
-    if (rc == APP_OK)
-        rc = find_recipe(&recipe, args);
-    if (rc == APP_OK)
-        rc = check(args, recipe);
-    if (rc == APP_OK)
-        rc = cli_serve_chunk(chunk, args, recipe);
-    if (rc == APP_OK)
-        rc = app_model_path(&model, app->model);
-    if (rc == APP_OK && access(model, R_OK) != 0)
-        rc = app_fail(APP_BAD_INPUT, "cannot read %s: %s", model, strerror(errno));
-    if (rc == APP_OK)
-        rc = check_model(model);
-    if (rc == APP_OK)
-        rc = app_devices_make(&devices, &args->app, model);
-    if (rc == APP_OK && devices.n > 0)
-        rc = check_policy(args, recipe, "WINNOW0");
-    if (rc == APP_OK)
-        rc = cli_serve_documents_fit(fingerprint, &files, &app->documents, model, args->save || args->state,
-                                     &stored);
-    if (rc == APP_OK)
-        rc = cli_serve_rest_check_model(args, stored);
-    if (rc == APP_OK)
-        rc = app_profile_list(&profiles, model);
-    if (rc == APP_OK)
-        rc = add_own_profiles(&profiles, model);
-    if (rc == APP_OK)
-        rc = set_environment(args, recipe, profiles.s, fingerprint, files.s, chunk);
-    if (rc == APP_OK) {
-        say_policy(args, recipe);
-        rc = start(args, server, model, &devices);
-    }
-    app_devices_clear(&devices);
-    free(profiles.s);
-    free(files.s);
-    free(recipe);
-    free(model);
+    struct server s = {.devices = {.n = 0}};
+    const int rc = check_and_start(&s, (const struct cli_args *)app);
+    app_devices_clear(&s.devices);
+    free(s.profiles.s);
+    free(s.files.s);
+    free(s.recipe);
+    free(s.model);
     return rc;
 }

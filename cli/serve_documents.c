@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/model_files.h"
 #include "app/models.h"
+#include "base/err.h"
 #include "cli/stored.h"
 
 #include <errno.h>
@@ -34,13 +35,19 @@ static int open_model(wnw_model **m, const char *path)
     return app_status_code(app_model_open(m, path, &params, NULL));
 }
 
-static int check_one(const char *path, const wnw_model *m)
+/* Checks a document, if it is a stored one. The model is opened for the first of them. */
+static int check_one(bool *stored, wnw_model **m, const char *model, const char *path)
 {
+    bool is_stored = false;
     wnw_stored *st;
-    const int rc = cli_stored_open(&st, path);
-    if (rc != APP_OK)
-        return rc;
-    const int status = wnw_stored_check_model(st, m);
+    WNW_TRY(cli_stored_is(&is_stored, path));
+    if (!is_stored)
+        return APP_OK;
+    *stored = true;
+    if (!*m)
+        WNW_TRY(open_model(m, model));
+    WNW_TRY(cli_stored_open(&st, path));
+    const int status = wnw_stored_check_model(st, *m);
     wnw_stored_free(st);
     return app_status_code(status);
 }
@@ -51,23 +58,13 @@ int cli_serve_documents_fit(char fingerprint[WNW_FINGERPRINT_SIZE], struct app_t
     wnw_model *m = NULL;
     int rc = APP_OK;
     *stored = false;
-    for (int i = 0; rc == APP_OK && i < documents->n; i++) {
-        const char *path = path_of(documents->s[i]);
-        bool is_stored = false;
-        rc = cli_stored_is(&is_stored, path);
-        if (rc == APP_OK && is_stored && !m)
-            rc = open_model(&m, model);
-        if (rc == APP_OK && is_stored)
-            rc = check_one(path, m);
-        *stored = *stored || is_stored;
-    }
+    for (int i = 0; rc == APP_OK && i < documents->n; i++)
+        rc = check_one(stored, &m, model, path_of(documents->s[i]));
     wnw_model_free(m);
+    if (rc != APP_OK || (!wanted && !*stored))
+        return rc;
+    /* Before the fingerprint, so that a write between the two is noticed. */
+    WNW_TRY(app_model_files_note(files, model));
     /* Of the file and not of the open model, because a model that the library does not open can be served, too. */
-    if (rc == APP_OK && (wanted || *stored)) {
-        rc = app_model_files_note(files, model); /* before, so that a write between the two is noticed */
-        const int status = rc == APP_OK ? app_file_fingerprint(fingerprint, model) : WNW_OK;
-        if (status != WNW_OK)
-            rc = app_fail_status(status);
-    }
-    return rc;
+    return app_status_code(app_file_fingerprint(fingerprint, model));
 }

@@ -152,16 +152,15 @@ static int check_number(const struct cli_args *args, size_t i, const char *name,
 static int check_numbers(const struct cli_args *args)
 {
     const size_t n = sizeof numbers / sizeof *numbers;
-    int rc = APP_OK;
-    for (int k = 0; rc == APP_OK && k + 1 < args->app.n_rest; k++)
-        for (size_t i = 0; rc == APP_OK && i < n; i++)
+    for (int k = 0; k + 1 < args->app.n_rest; k++)
+        for (size_t i = 0; i < n; i++)
             if (is_option(args->app.rest[k], numbers[i].name) ||
                 (numbers[i].other && is_option(args->app.rest[k], numbers[i].other)))
-                rc = check_number(args, i, args->app.rest[k], args->app.rest[k + 1]);
-    for (size_t i = 0; rc == APP_OK && i < n; i++)
+                WNW_TRY(check_number(args, i, args->app.rest[k], args->app.rest[k + 1]));
+    for (size_t i = 0; i < n; i++)
         if (numbers[i].set && getenv(numbers[i].set))
-            rc = check_number(args, i, numbers[i].set, getenv(numbers[i].set));
-    return rc;
+            WNW_TRY(check_number(args, i, numbers[i].set, getenv(numbers[i].set)));
+    return APP_OK;
 }
 
 int cli_serve_rest_check(const struct cli_args *args, bool *has_key)

@@ -2,6 +2,7 @@
 #include "cli/slot_of.h"
 
 #include "app/console.h"
+#include "base/err.h"
 #include "winnow_tools.h"
 
 #include <stdio.h>
@@ -65,10 +66,13 @@ int32_t cli_slot_n_begin(const wnw_model *model, const int32_t *tokens, int32_t 
 
 /* ---- Parking ---- */
 
-/* What a server looks a parked prompt up by. */
+/* What a server looks a parked prompt up by. Its text is owned by the caller. */
 static int describe(struct serve_park_about *about, const struct cli_slot *slot,
-                    const struct cli_slot_place *to, const char *path)
+                    const struct cli_slot_place *to, const wnw_stored *st, const wnw_model *model,
+                    const char *path)
 {
+    int32_t n;
+    const int32_t *tokens = wnw_stored_tokens(st, &n), n_begin = cli_slot_n_begin(model, tokens, n);
     const struct serve_slot_by *by = &slot->file.by;
     *about = (struct serve_park_about){
         .owner = to->owner, .n_tokens = slot->file.n_sequence, .compressed = slot->file.compressed != 0};
@@ -79,6 +83,10 @@ static int describe(struct serve_park_about *about, const struct cli_slot *slot,
     about->keep_rule = to->like ? to->like->keep_rule : about->by;
     if (to->like && to->like->compressed && about->compressed) /* "auto", and what it has taken */
         about->by = to->like->by;
+    about->key = cli_slot_text(model, tokens + n_begin, n - n_begin, NULL);
+    if (!about->key)
+        return app_fail(APP_FAILED, "out of memory for the text of '%s'", path);
+    about->key_len = strlen(about->key);
     return APP_OK;
 }
 
@@ -94,29 +102,29 @@ static int pack(uint8_t **image, size_t *n, const struct cli_slot *slot, const w
     return status == WNW_OK ? serve_slot_file_pack(image, n, &read) : status;
 }
 
+/* Packs the slot and writes it. Returns a status. */
+static int write_parked(const struct cli_slot_place *to, const struct serve_park_about *about,
+                        const struct cli_slot *slot, const wnw_stored *st)
+{
+    uint8_t *image = NULL;
+    size_t n = 0, bytes;
+    int status = pack(&image, &n, slot, st);
+    if (status == WNW_OK)
+        status = serve_park_folder_write(&bytes, to->folder, to->id, about, image, n);
+    free(image);
+    return status;
+}
+
 int cli_slot_park(const struct cli_slot_place *to, const wnw_stored *st, const wnw_model *model,
                   const char *path)
 {
     struct cli_slot slot = {0};
     struct serve_park_about about = {0};
-    uint8_t *image = NULL;
-    int32_t n_tokens;
-    size_t n = 0, bytes;
-    const int32_t *tokens = wnw_stored_tokens(st, &n_tokens);
-    const int32_t n_begin = cli_slot_n_begin(model, tokens, n_tokens);
     int rc = cli_slot_make(&slot, st, path);
     if (rc == APP_OK)
-        rc = describe(&about, &slot, to, path);
-    if (rc == APP_OK && !(about.key = cli_slot_text(model, tokens + n_begin, n_tokens - n_begin, NULL)))
-        rc = app_fail(APP_FAILED, "out of memory for the text of '%s'", path);
-    if (rc == APP_OK) {
-        about.key_len = strlen(about.key);
-        int status = pack(&image, &n, &slot, st);
-        if (status == WNW_OK)
-            status = serve_park_folder_write(&bytes, to->folder, to->id, &about, image, n);
-        rc = app_status_code(status);
-    }
-    free(image);
+        rc = describe(&about, &slot, to, st, model, path);
+    if (rc == APP_OK)
+        rc = app_status_code(write_parked(to, &about, &slot, st));
     serve_park_about_clear(&about);
     cli_slot_clear(&slot);
     return rc;

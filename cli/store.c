@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "app/json.h"
+#include "base/err.h"
 #include "cli/commands.h"
 #include "cli/parked.h"
 #include "winnow_store.h"
@@ -122,13 +123,10 @@ static int check(wnw_store **store, wnw_store_report *report, const char *folder
         return status;
     wnw_store_close(*store);
     *store = NULL;
-    status = wnw_store_repair(folder);
-    if (status == WNW_OK) {
-        app_note(
-            "'index.sqlite': it is damaged, was moved to 'unreadable', and made again from the documents");
-        status = wnw_store_open(store, folder, 0);
-    }
-    return status == WNW_OK ? wnw_store_check(*store, report, note_found, NULL) : status;
+    WNW_TRY(wnw_store_repair(folder));
+    app_note("'index.sqlite': it is damaged, was moved to 'unreadable', and made again from the documents");
+    WNW_TRY(wnw_store_open(store, folder, 0));
+    return wnw_store_check(*store, report, note_found, NULL);
 }
 
 static void print_report(const wnw_store_report *r)

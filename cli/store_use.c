@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "app/values.h"
+#include "base/err.h"
 #include "cli/stored.h"
 #include "winnow_method.h"
 
@@ -59,12 +60,11 @@ static wnw_session_params session_params(const struct app_job *job)
 /* Makes the session of the file that was found. */
 static int use_stored(struct cli_store_use *use, struct app_job *job)
 {
-    int rc = cli_stored_engine(job);
-    if (rc == APP_OK)
-        rc = cli_stored_session(&job->session, use->st, job->engine,
-                                (int64_t)job->n_tokens - use->n_have + job->args->n);
-    if (rc != APP_OK || use->n_have == job->n_context)
-        return rc;
+    WNW_TRY(cli_stored_engine(job));
+    WNW_TRY(cli_stored_session(&job->session, use->st, job->engine,
+                               (int64_t)job->n_tokens - use->n_have + job->args->n));
+    if (use->n_have == job->n_context)
+        return APP_OK;
     return app_status_code(wnw_stored_resume(job->session, use->st, &job->keep.run));
 }
 
@@ -72,16 +72,15 @@ static int use_stored(struct cli_store_use *use, struct app_job *job)
 static int find_parked(struct cli_store_use *use, const struct app_job *job, const wnw_session_params *how,
                        const struct cli_args *args)
 {
-    int rc = cli_parked_open(&use->parked, args->store, job->model, args->api_key_file);
-    if (rc == APP_OK)
-        rc = cli_parked_beginning(&use->st, &use->parked, how, &job->keep.run, job->tokens, job->n_context);
+    WNW_TRY(cli_parked_open(&use->parked, args->store, job->model, args->api_key_file));
+    WNW_TRY(cli_parked_beginning(&use->st, &use->parked, how, &job->keep.run, job->tokens, job->n_context));
     (void)wnw_stored_tokens(use->st, &use->n_have);
-    if (rc == APP_OK && use->exact && use->n_have < job->n_context) {
+    if (use->exact && use->n_have < job->n_context) {
         wnw_stored_free(use->st);
         use->st = NULL;
         use->n_have = 0;
     }
-    return rc;
+    return APP_OK;
 }
 
 static int find(struct cli_store_use *use, const struct app_job *job, const wnw_session_params *how,
@@ -100,12 +99,8 @@ static int find(struct cli_store_use *use, const struct app_job *job, const wnw_
 int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const struct cli_args *args)
 {
     job->no_profiles = true;
-    int rc = app_job_prepare(job);
-    if (rc != APP_OK)
-        return rc;
-    rc = app_keep_check_blind(job->keep.policy); /* documents are kept for every question */
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_job_prepare(job));
+    WNW_TRY(app_keep_check_blind(job->keep.policy));    /* documents are kept for every question */
     const wnw_session_params how = session_params(job); /* whose type may have been chosen just now */
     if (wnw_policy_needs(job->keep.policy).flags & WNW_NEED_PROFILE)
         return app_fail(APP_BAD_INPUT, "--store does not go with policies that read calibration results");
@@ -113,9 +108,7 @@ int cli_store_use_begin(struct cli_store_use *use, struct app_job *job, const st
     use->folder = args->store;
     use->parks = cli_parked_is(args->store);
     use->exact = args->store_exact || (!args->store_any && !wnw_store_continues(&job->keep.run));
-    rc = use->parks ? find_parked(use, job, &how, args) : find(use, job, &how, args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(use->parks ? find_parked(use, job, &how, args) : find(use, job, &how, args));
     job->store.used = true;
     job->store.exact = use->exact;
     job->store.n_tokens = use->n_have;

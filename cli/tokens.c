@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/job.h"
 #include "app/text.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "winnow.h"
@@ -74,18 +75,19 @@ static int print_ids(const struct app_job *job)
     return app_finish_stdout();
 }
 
+static int print_prompt(struct app_job *job, const struct app_args *args)
+{
+    WNW_TRY(app_job_check_input(job, args));
+    WNW_TRY(app_job_open(job));
+    WNW_TRY(app_job_prompt(job));
+    app_job_notes(job);
+    return ((const struct cli_args *)args)->pieces ? print_pieces(job) : print_ids(job);
+}
+
 int cli_tokens(const struct app_args *args)
 {
     struct app_job job;
-    int rc = app_job_check_input(&job, args);
-    if (rc == APP_OK)
-        rc = app_job_open(&job);
-    if (rc == APP_OK)
-        rc = app_job_prompt(&job);
-    if (rc == APP_OK) {
-        app_job_notes(&job);
-        rc = ((const struct cli_args *)args)->pieces ? print_pieces(&job) : print_ids(&job);
-    }
+    const int rc = print_prompt(&job, args);
     app_job_close(&job);
     return rc;
 }
