@@ -8,6 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int add_document(struct app_text *all, const struct app_text *one, bool first)
+{
+    if (all->len + one->len > APP_MAX_TEXT)
+        return app_fail(APP_BAD_INPUT, "the documents together are too long: a text has at most %d bytes",
+                        APP_MAX_TEXT);
+    if ((!first && !app_text_add(all, "\n\n", 2)) || !app_text_add(all, one->s, one->len))
+        return app_fail(APP_FAILED, "out of memory for the documents");
+    return APP_OK;
+}
+
 int app_documents_read(char **text, size_t *len, const struct app_list *paths, struct app_text *remarks)
 {
     struct app_text all = {0};
@@ -23,12 +33,8 @@ int app_documents_read(char **text, size_t *len, const struct app_list *paths, s
     for (int i = 0; rc == APP_OK && i < paths->n; i++) {
         struct app_text one = {0};
         rc = app_read_text(&one, paths->s[i], remarks);
-        if (rc == APP_OK && all.len + one.len > APP_MAX_TEXT)
-            rc = app_fail(APP_BAD_INPUT, "the documents together are too long: a text has at most %d bytes",
-                          APP_MAX_TEXT);
-        if (rc == APP_OK &&
-            ((i > 0 && !app_text_add(&all, "\n\n", 2)) || !app_text_add(&all, one.s, one.len)))
-            rc = app_fail(APP_FAILED, "out of memory for the documents");
+        if (rc == APP_OK)
+            rc = add_document(&all, &one, i == 0);
         free(one.s);
     }
     if (rc != APP_OK) {

@@ -261,31 +261,33 @@ static bool pass_mark(FILE *f)
     return true;
 }
 
-int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
+static int read_ids(int32_t **ids, int32_t *n, FILE *f, const char *path)
 {
-    FILE *f;
     char word[SHOWN + 1];
     int32_t cap = 0;
     int64_t id;
+    if (!pass_mark(f))
+        return app_fail(APP_BAD_INPUT, "'%s' does not begin with a token id", path);
+    while (next_word(word, &id, f)) {
+        if (id < 0)
+            return app_fail(APP_BAD_INPUT, "'%s': '%s' (number %d) is not a token id", path, word, *n + 1);
+        if (*n == APP_MAX_IDS)
+            return app_fail(APP_BAD_INPUT, "'%s' has more than %d token ids", path, APP_MAX_IDS);
+        WNW_TRY(add_id(ids, *n, &cap, (int32_t)id));
+        (*n)++;
+    }
+    if (ferror(f))
+        return app_fail(APP_FAILED, "reading '%s' failed: %s", path, strerror(errno));
+    return *n > 0 ? APP_OK : app_fail(APP_BAD_INPUT, "'%s' is empty; it has no token ids", path);
+}
+
+int app_read_tokens(int32_t **ids, int32_t *n, const char *path)
+{
+    FILE *f;
     *ids = NULL;
     *n = 0;
-    int rc = app_open_input(&f, path);
-    if (rc != APP_OK)
-        return rc;
-    if (!pass_mark(f))
-        rc = app_fail(APP_BAD_INPUT, "'%s' does not begin with a token id", path);
-    while (rc == APP_OK && next_word(word, &id, f)) {
-        if (id < 0)
-            rc = app_fail(APP_BAD_INPUT, "'%s': '%s' (number %d) is not a token id", path, word, *n + 1);
-        else if (*n == APP_MAX_IDS)
-            rc = app_fail(APP_BAD_INPUT, "'%s' has more than %d token ids", path, APP_MAX_IDS);
-        else if ((rc = add_id(ids, *n, &cap, (int32_t)id)) == APP_OK)
-            (*n)++;
-    }
-    if (rc == APP_OK && ferror(f))
-        rc = app_fail(APP_FAILED, "reading '%s' failed: %s", path, strerror(errno));
-    if (rc == APP_OK && *n == 0)
-        rc = app_fail(APP_BAD_INPUT, "'%s' is empty; it has no token ids", path);
+    WNW_TRY(app_open_input(&f, path));
+    const int rc = read_ids(ids, n, f, path);
     fclose(f);
     if (rc != APP_OK) {
         free(*ids);

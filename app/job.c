@@ -164,12 +164,11 @@ int app_job_session(struct app_job *job)
     params.n_threads = job->args->threads == APP_UNSET ? 0 : (int32_t)job->args->threads;
     params.progress = app_progress_step;
     params.progress_user = &job->progress;
-    int status = wnw_session_new(&job->session, job->model, &params);
-    if (status == WNW_OK)
-        status = wnw_session_begin(job->session, &job->keep.run);
-    if (status == WNW_OK && job->args->mask_heads)
-        status = mask_heads(job);
-    return status == WNW_OK ? check_question(job) : app_fail_status(status);
+    WNW_TRY(app_status_code(wnw_session_new(&job->session, job->model, &params)));
+    WNW_TRY(app_status_code(wnw_session_begin(job->session, &job->keep.run)));
+    if (job->args->mask_heads)
+        WNW_TRY(app_status_code(mask_heads(job)));
+    return check_question(job);
 }
 
 int app_job_read(struct app_job *job, int32_t from, int32_t to, wnw_logits_fn on_logits, void *user)

@@ -38,9 +38,7 @@ int app_job_check_layout(const struct app_args *args)
 static int check_text(const struct app_args *args)
 {
     const bool question = args->question && *args->question, document = args->documents.n > 0;
-    const int rc = app_job_check_layout(args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_job_check_layout(args));
     if (!args->tokens && !document && !question)
         return app_fail(APP_BAD_INPUT, "no input; give a document with -f, a question with -p, or --tokens");
     if (args->context_only && !document && !args->tokens)
@@ -119,13 +117,10 @@ int app_job_prompt(struct app_job *job)
     if (job->file_tokens) {
         job->tokens = job->file_tokens;
         job->n_tokens = job->n_context = job->n_file_tokens;
-        const int rc = check_tokens(job);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(check_tokens(job));
     } else {
-        int rc = job->any_length ? APP_OK : check_length(job);
-        if (rc != APP_OK)
-            return rc;
+        if (!job->any_length)
+            WNW_TRY(check_length(job));
         const wnw_prompt_params params = {WNW_INIT(wnw_prompt_params), .document = job->document,
                                           .question = job->question,   .system = job->system,
                                           .chat = args->chat,          .raw = args->raw,

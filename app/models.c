@@ -3,6 +3,7 @@
 #include "app/models.h"
 
 #include "app/console.h"
+#include "base/err.h"
 #include "base/strings.h"
 #include "winnow_tools.h"
 
@@ -81,9 +82,7 @@ int app_model_path(char **path, const char *name)
                             near ? "; did you mean " : "", near ? near : "",
                             near ? "?" : "; `winnow models` lists the names");
         }
-        const int rc = check_model_file(name);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(check_model_file(name));
         *path = strdup(name);
         return *path ? APP_OK : app_fail(APP_FAILED, "out of memory");
     }

@@ -6,6 +6,7 @@
 #include "app/text.h"
 #include "app/values.h"
 #include "app/wrap.h"
+#include "base/err.h"
 #include "base/strings.h"
 
 #include <math.h>
@@ -180,12 +181,34 @@ static int take_rest(struct app_args *args, const struct app_command *cmd, const
     return APP_OK;
 }
 
+static int take_option(struct app_args *args, const struct app_option *o, poptContext con)
+{
+    char *text = o->type == APP_FLAG ? NULL : poptGetOptArg(con);
+    /* popt has refused an option without its argument before this; text is NULL only if memory ran
+     * out. */
+    if (o->type != APP_FLAG && !text)
+        return app_fail(APP_FAILED, "out of memory");
+    const int rc = store(args, o, text ? text : "");
+    free(text);
+    return rc;
+}
+
+static int take_all(struct app_args *args, const struct app_command *cmd, poptContext con,
+                    const struct app_option *const *list, int n)
+{
+    int val;
+    while ((val = poptGetNextOpt(con)) > 0)
+        WNW_TRY(take_option(args, list[val - 1], con));
+    if (val < -1)
+        return popt_failed(con, val, cmd, list, n);
+    return args->help || args->help_all ? APP_OK : take_rest(args, cmd, poptGetArgs(con));
+}
+
 int app_parse(struct app_args *args, const struct app_command *cmd, int argc, const char **argv)
 {
     const struct app_option *list[MAX_OPTIONS];
     struct poptOption table[MAX_OPTIONS + 1];
     const int n = collect(list, cmd);
-    int rc = APP_OK;
     memset(args, 0, cmd->args_size);
     memset(table, 0, sizeof table);
     for (int i = 0; i < n; i++) {
@@ -193,29 +216,12 @@ int app_parse(struct app_args *args, const struct app_command *cmd, int argc, co
         table[i].shortName = list[i]->letter;
         table[i].argInfo = list[i]->type == APP_FLAG ? POPT_ARG_NONE : POPT_ARG_STRING;
         table[i].val = i + 1;
-        rc = store(args, list[i], list[i]->def);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(store(args, list[i], list[i]->def));
     }
     poptContext con = poptGetContext("winnow", argc, argv, table, 0);
     if (!con)
         return app_fail(APP_FAILED, "out of memory");
-    int val;
-    while (rc == APP_OK && (val = poptGetNextOpt(con)) > 0) {
-        const struct app_option *o = list[val - 1];
-        char *text = o->type == APP_FLAG ? NULL : poptGetOptArg(con);
-        /* popt has refused an option without its argument before this; text is NULL only if memory ran
-         * out. */
-        if (o->type != APP_FLAG && !text)
-            rc = app_fail(APP_FAILED, "out of memory");
-        else
-            rc = store(args, o, text ? text : "");
-        free(text);
-    }
-    if (rc == APP_OK && val < -1)
-        rc = popt_failed(con, val, cmd, list, n);
-    if (rc == APP_OK && !args->help && !args->help_all)
-        rc = take_rest(args, cmd, poptGetArgs(con));
+    const int rc = take_all(args, cmd, con, list, n);
     poptFreeContext(con);
     return rc;
 }

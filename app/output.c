@@ -8,6 +8,7 @@
 
 #include "app/console.h"
 #include "app/values.h"
+#include "base/err.h"
 #include "base/whole_file.h"
 
 #include <dirent.h>
@@ -125,13 +126,12 @@ static int find_target(char **target, mode_t *mode, const char *path, const stru
     const bool present = stat(path, &st) == 0;
     if (!present && errno != ENOENT)
         return cannot_write(path, errno);
-    int rc = present ? check_present(path, &st, inputs) : APP_OK;
-    if (rc != APP_OK)
-        return rc;
+    if (present)
+        WNW_TRY(check_present(path, &st, inputs));
     *target = wnw__behind_links(path);
     if (!*target)
         return cannot_write(path, errno);
-    rc = check_folder(path, *target);
+    int rc = check_folder(path, *target);
     if (rc != APP_OK) {
         free(*target);
         *target = NULL;

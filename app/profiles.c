@@ -18,6 +18,7 @@
 #include "app/models.h"
 #include "app/share.h"
 #include "app/values.h"
+#include "base/err.h"
 #include "winnow_calibrate.h"
 
 #include <dirent.h>
@@ -270,9 +271,8 @@ static int load_kinds(wnw_profile *p, struct app_text *notes, const struct place
     uint32_t found_kinds = 0;
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
         bool found = false;
-        const int rc = open >> kind & 1u ? load_kind(p, notes, places, want, kind, &found) : APP_OK;
-        if (rc != APP_OK)
-            return rc;
+        if (open >> kind & 1u)
+            WNW_TRY(load_kind(p, notes, places, want, kind, &found));
         found_kinds |= (uint32_t)found << kind;
     }
     wnw_profile_set_found(p, found_kinds);
@@ -342,9 +342,8 @@ int app_profile_list(struct app_text *list, const char *model_path)
     struct app_profile_model m = {.path = model_path};
     for (int32_t kind = 0; kind < WNW_N_PROFILE_KINDS; kind++) {
         char *path = NULL;
-        const int rc = kind == WNW_PROFILE_COMPILER ? APP_OK : app_profile_find_own(&path, NULL, &m, kind);
-        if (rc != APP_OK)
-            return rc;
+        if (kind != WNW_PROFILE_COMPILER)
+            WNW_TRY(app_profile_find_own(&path, NULL, &m, kind));
         const bool listed = path && !strchr(path, ':');
         const bool good = !listed || app_text_put(list, "%s%s", list->len > 0 ? ":" : "", path);
         free(path);
@@ -386,6 +385,22 @@ static bool any_file(const struct places *places, const struct app_profile_want 
     return any;
 }
 
+static int load(wnw_profile **out, struct app_text *notes, const wnw_model *m, const struct places *places,
+                const struct app_profile_want *want, bool folder)
+{
+    struct reason why;
+    /* A profile has the model's fingerprint, for which all weights are read. */
+    if (!want->given && !want->required && !any_file(places, want))
+        return APP_OK;
+    WNW_TRY(app_status_code(wnw_profile_new(out, m)));
+    if (want->given && !folder) {
+        const int rc = add_file(*out, notes, want->inputs, want->given, &why);
+        if (rc != APP_OK)
+            return app_fail(rc, "%s", why.text);
+    }
+    return load_kinds(*out, notes, places, want);
+}
+
 int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model *m,
                      const struct app_profile_want *want)
 {
@@ -397,20 +412,8 @@ int app_profile_load(wnw_profile **out, struct app_text *notes, const wnw_model 
     if (want->given && stat(want->given, &st) != 0)
         return app_fail(APP_BAD_INPUT, "--profile: cannot read '%s': %s", want->given, strerror(errno));
     const bool folder = want->given && S_ISDIR(st.st_mode);
-    int rc = find_places(&places, want, folder) ? APP_OK : app_fail(APP_FAILED, "out of memory");
-    /* A profile has the model's fingerprint, for which all weights are read. */
-    if (rc == APP_OK && !want->given && !want->required && !any_file(&places, want)) {
-        free_places(&places);
-        return APP_OK;
-    }
-    const int status = rc == APP_OK ? wnw_profile_new(out, m) : WNW_OK;
-    rc = status == WNW_OK ? rc : app_fail_status(status);
-    struct reason why;
-    if (rc == APP_OK && want->given && !folder &&
-        (rc = add_file(*out, notes, want->inputs, want->given, &why)) != APP_OK)
-        rc = app_fail(rc, "%s", why.text);
-    if (rc == APP_OK)
-        rc = load_kinds(*out, notes, &places, want);
+    const int rc = find_places(&places, want, folder) ? load(out, notes, m, &places, want, folder)
+                                                      : app_fail(APP_FAILED, "out of memory");
     free_places(&places);
     if (rc != APP_OK) {
         wnw_profile_free(*out);

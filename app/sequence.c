@@ -222,6 +222,18 @@ int app_sequence_check_policy(const wnw_policy *policy, const wnw_profile *profi
     return wnw_bridge_check_policy_on("WINNOW0", policy, profile);
 }
 
+static int open_all(struct app_sequence *s, const struct app_sequence_params *params)
+{
+    if (params->like) {
+        share_model(s, params->like);
+    } else {
+        (void)wnw_bridge_lost_workers(params->devices); /* what was lost before does not count */
+        WNW_TRY(open_model(s, params));
+    }
+    WNW_TRY(open_context(s, params));
+    return begin(s, params);
+}
+
 int app_sequence_new(struct app_sequence **out, const struct app_sequence_params *params)
 {
     struct app_sequence *s = calloc(1, sizeof *s);
@@ -230,17 +242,7 @@ int app_sequence_new(struct app_sequence **out, const struct app_sequence_params
         return wnw__fail(WNW_E_NOMEM, "no memory for a sequence");
     s->progress = params->progress;
     s->user = params->user;
-    int rc = WNW_OK;
-    if (params->like) {
-        share_model(s, params->like);
-    } else {
-        (void)wnw_bridge_lost_workers(params->devices); /* what was lost before does not count */
-        rc = open_model(s, params);
-    }
-    if (rc == WNW_OK)
-        rc = open_context(s, params);
-    if (rc == WNW_OK)
-        rc = begin(s, params);
+    int rc = open_all(s, params);
     const char *devices = s->shared && s->shared->devices ? s->shared->devices : params->devices;
     rc = settled(rc, devices);
     if (rc == WNW_OK) {
@@ -497,6 +499,19 @@ static void note_most(struct app_sequence *s)
     s->bytes_most = size.bytes > s->bytes_most ? size.bytes : s->bytes_most;
 }
 
+/* Reads a chunk and compresses what is there. */
+static int read_chunk(struct app_sequence *s, const int32_t *tokens, int32_t n,
+                      const struct app_sequence_chunks *chunks, bool last)
+{
+    int rc = app_sequence_read(s, tokens, n, NULL, NULL);
+    note_most(s);
+    const double start = app_now_ms();
+    if (rc == WNW_OK)
+        rc = compress_chunk(s, chunks, last);
+    s->compress_ms += app_now_ms() - start;
+    return rc;
+}
+
 int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int32_t n,
                              const struct app_sequence_chunks *chunks)
 {
@@ -514,12 +529,7 @@ int app_sequence_read_chunks(struct app_sequence *s, const int32_t *tokens, int3
     s->progress = NULL; /* a chunk is not the whole */
     for (int32_t at = 0; rc == WNW_OK && at < n;) {
         const int32_t n_now = n - at < most ? n - at : most;
-        rc = app_sequence_read(s, tokens + at, n_now, NULL, NULL);
-        note_most(s);
-        const double start = app_now_ms();
-        if (rc == WNW_OK)
-            rc = compress_chunk(s, chunks, at + n_now == n);
-        s->compress_ms += app_now_ms() - start;
+        rc = read_chunk(s, tokens + at, n_now, chunks, at + n_now == n);
         at += n_now;
         if (rc == WNW_E_RANGE && at < n) /* too short for the policy: it waits for the next chunk */
             rc = WNW_OK;
