@@ -5,6 +5,7 @@
 #include "app/models.h"
 #include "app/profiles.h"
 #include "app/text.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/backend_library.h"
 #include "cli/commands.h"
@@ -88,7 +89,6 @@ int cli_backend(const struct app_args *app)
 {
     const struct cli_args *args = (const struct cli_args *)app;
     char path[4096];
-    int rc = APP_OK;
     if (args->path + args->env + (args->check != NULL) != 1)
         return app_fail(APP_BAD_INPUT, "`winnow backend` needs one of --path, --env and --check LLAMA_LIB");
     if (app->model && !args->env)
@@ -101,9 +101,9 @@ int cli_backend(const struct app_args *app)
     if (args->path) {
         puts(path);
     } else {
-        rc = app->model ? print_profiles(app->model) : APP_OK;
-        if (rc == APP_OK)
-            print_export("GGML_BACKEND_PATH", path);
+        if (app->model)
+            WNW_TRY(print_profiles(app->model));
+        print_export("GGML_BACKEND_PATH", path);
     }
-    return rc == APP_OK ? app_finish_stdout() : rc;
+    return app_finish_stdout();
 }

@@ -213,16 +213,12 @@ static int change_args(struct app_args *a, char **policy, const struct cli_chat 
     if (size)
         set_size(a, size);
     if (recipe) {
-        const int rc = own(policy, strdup(recipe));
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(own(policy, strdup(recipe)));
         a->policy = *policy;
     }
     if (!cli_chat_wants_endless(c))
         return APP_OK;
-    const int rc = cli_chat_endless_policy(&turning, a);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_chat_endless_policy(&turning, a));
     a->policy = turning;
     return own(policy, turning);
 }

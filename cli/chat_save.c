@@ -35,13 +35,10 @@ static int take_text(struct cli_chat *c, const wnw_prompt_params *text, const ch
 static int load_document(struct cli_chat *c)
 {
     wnw_prompt_params text;
-    int rc = cli_stored_text(&text, c->st, c->args.cache);
-    if (rc == APP_OK)
-        rc = take_text(c, &text, text.document);
-    if (rc == APP_OK)
-        rc = cli_stored_check_prompt(c->st, c->job.prompt, c->args.cache);
     c->of_file = true;
-    return rc;
+    WNW_TRY(cli_stored_text(&text, c->st, c->args.cache));
+    WNW_TRY(take_text(c, &text, text.document));
+    return cli_stored_check_prompt(c->st, c->job.prompt, c->args.cache);
 }
 
 static int load_turns(struct cli_chat *c)
@@ -184,14 +181,12 @@ static bool write_turn(FILE *f, const struct cli_turn *turn)
 static int save_text(const struct cli_chat *c, const char *path)
 {
     struct app_out out = {0};
-    int rc = app_out_open(&out, path, &c->job.inputs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_open(&out, path, &c->job.inputs));
     bool good =
         !c->conversation.layout.system || fprintf(out.f, "system: %s\n\n", c->conversation.layout.system) > 0;
     for (int32_t i = 0; good && i < c->conversation.n; i++)
         good = write_turn(out.f, &c->conversation.turns[i]);
-    rc = app_out_commit(&out); /* which sees what could not be written */
+    int rc = app_out_commit(&out); /* which sees what could not be written */
     if (rc == APP_OK)
         app_note("'%s': %d turns as text", path, (int)c->conversation.n);
     return rc;

@@ -231,9 +231,7 @@ static int read_plain(struct cli_chat *c, const int32_t *tokens, int32_t to, str
                                : wnw_session_prefill(c->job.session, tokens + c->n_read, n, NULL, NULL);
         if (status != WNW_OK)
             return app_fail_status(status);
-        const int rc = note_seen(c, tokens + c->n_read, n);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(note_seen(c, tokens + c->n_read, n));
         app_progress_step(c->n_read - from, to - from, progress);
     }
     return APP_OK;
@@ -306,17 +304,15 @@ static int read_turn(struct cli_chat *c, const int32_t *tokens, int32_t n, int32
                keeps_all = wnw_policy_is_full(c->job.keep.policy);
     const bool tight = c->endless && room_after(c, n - c->n_read) < c->step;
     const bool due = !keeps_all && (c->n_since + n - c->n_read >= c->step || tight);
-    int rc = check_room(c, n - c->n_read);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(check_room(c, n - c->n_read));
     /* A document is compressed before its question is read, and what is old before a new question; but a policy that looks
      * at the end of what was read is to see the question there. */
     if (!keeps_all && border > c->n_read && (document || (due && !judges_by_end(c->job.keep.policy))))
-        rc = read_ruled(c, tokens, border, progress);
+        WNW_TRY(read_ruled(c, tokens, border, progress));
     else if (due)
-        rc = read_ruled(c, tokens, n, progress);
-    if (rc != APP_OK || c->n_read == n)
-        return rc;
+        WNW_TRY(read_ruled(c, tokens, n, progress));
+    if (c->n_read == n)
+        return APP_OK;
     if (c->endless && room_after(c, n - c->n_read) < c->step)
         return read_ruled(c, tokens, n, progress);
     return read_plain(c, tokens, n, progress);
@@ -455,16 +451,14 @@ static int generate(struct cli_chat *c)
     struct cli_answer a;
     args.app.seed =
         (args.app.seed + c->conversation.n - 1 + (int64_t)c->tries * 1000003) % ((int64_t)UINT32_MAX + 1);
-    int rc = cli_answer_begin(&a, &args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_answer_begin(&a, &args));
     const int64_t room = c->endless ? INT32_MAX : room_after(c, -1);
     a.sequence = c->devices.sequence;
     a.most = a.most < room ? a.most : (int32_t)room;
     a.stoppable = c->terminal;
     a.ends_loops = true;
     c->job.start_ms = app_now_ms();
-    rc = cli_answer_generate(&a, &c->job);
+    int rc = cli_answer_generate(&a, &c->job);
     c->answer_ms = a.decode_ms;
     c->n_answered = a.said.n_tokens;
     c->n_answer_read = a.said.n_read;
@@ -487,13 +481,11 @@ static int generate(struct cli_chat *c)
 int cli_chat_answer(struct cli_chat *c, const char *document, const char *question)
 {
     wnw_prompt *turn = NULL;
-    int rc = cli_chat_catch_up(c);
-    if (rc != APP_OK || c->stale)
-        return rc;
-    rc = cli_conversation_ask(&turn, &c->conversation, document, question);
-    if (rc != APP_OK)
-        return rc;
-    rc = follow(c, turn);
+    WNW_TRY(cli_chat_catch_up(c));
+    if (c->stale)
+        return APP_OK;
+    WNW_TRY(cli_conversation_ask(&turn, &c->conversation, document, question));
+    int rc = follow(c, turn);
     wnw_prompt_free(turn);
     if (rc == APP_OK && !(c->terminal && app_stop_asked()))
         rc = generate(c);

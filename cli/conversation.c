@@ -2,6 +2,7 @@
 #include "cli/conversation.h"
 
 #include "app/console.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,12 +111,9 @@ static int add_turn(struct cli_conversation *t, const char *document, const char
 int cli_conversation_ask(wnw_prompt **out, struct cli_conversation *t, const char *document,
                          const char *question)
 {
-    int rc = cli_conversation_lay_out(t);
-    if (rc == APP_OK)
-        rc = add_turn(t, document, question);
-    if (rc != APP_OK)
-        return rc;
-    rc = cli_conversation_next(out, t);
+    WNW_TRY(cli_conversation_lay_out(t));
+    WNW_TRY(add_turn(t, document, question));
+    const int rc = cli_conversation_next(out, t);
     if (rc != APP_OK)
         cli_conversation_drop(t);
     return rc;

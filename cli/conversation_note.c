@@ -2,6 +2,7 @@
 /* Turns as the note of a stored session, JSON (decision 087). */
 #include "app/console.h"
 #include "app/json.h"
+#include "base/err.h"
 #include "base/json.h"
 #include "cli/conversation.h"
 
@@ -122,13 +123,12 @@ int cli_conversation_open(struct cli_conversation *t, json_t **note, int32_t *n_
                           const char *path)
 {
     int64_t n = 0;
-    int rc = read_note(t, note, &n, wnw_stored_note(st), path);
-    if (rc == APP_OK)
-        rc = cli_conversation_lay_out(t);
-    if (rc == APP_OK && !has_read(t, n, st))
-        rc = app_fail(
+    WNW_TRY(read_note(t, note, &n, wnw_stored_note(st), path));
+    WNW_TRY(cli_conversation_lay_out(t));
+    if (!has_read(t, n, st))
+        return app_fail(
             APP_BAD_INPUT,
             "the model's template writes the conversation of '%s' differently than when it was stored", path);
     *n_read = (int32_t)n;
-    return rc;
+    return APP_OK;
 }

@@ -25,9 +25,7 @@ static int make_path(struct app_text *path, const struct cli_args *args)
 static int write_page(const struct app_text *page, const char *path)
 {
     struct app_out out = {0};
-    int rc = app_out_open(&out, path, NULL);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_open(&out, path, NULL));
     if (fwrite(page->s, 1, page->len, out.f) == page->len)
         return app_out_commit(&out);
     app_out_abort(&out);

@@ -3,6 +3,7 @@
 #include "app/args.h"
 #include "app/console.h"
 #include "app/shown.h"
+#include "base/err.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/http.h"
@@ -78,11 +79,10 @@ int cli_ctl_why(const struct app_args *app)
     const struct cli_args *args = (const struct cli_args *)app;
     struct cli_server server;
     struct app_text body = {0};
-    int status = 0, rc = cli_server_parse(&server, args->url);
-    if (rc == APP_OK) {
-        server.key = args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
-        rc = cli_server_get(&server, "/winnow/kv", &status, &body);
-    }
+    int status = 0;
+    WNW_TRY(cli_server_parse(&server, args->url));
+    server.key = args->api_key ? args->api_key : getenv("LLAMA_API_KEY");
+    int rc = cli_server_get(&server, "/winnow/kv", &status, &body);
     if (rc == APP_OK)
         rc = status == 200 ? print_requests(&body) : cli_server_refused(status, &body);
     free(body.s);

@@ -8,6 +8,7 @@
 #include "app/kv.h"
 #include "app/names.h"
 #include "app/plan_file.h"
+#include "base/err.h"
 #include "cli/commands.h"
 #include "cli/stored.h"
 #include "winnow_store.h"
@@ -178,8 +179,6 @@ int cli_inspect(const struct app_args *args)
     const struct cli_args *own = (const struct cli_args *)args;
     if (args->model || own->compare || own->answer)
         return app_fail(APP_BAD_INPUT, "-m, --compare and --answer are for a page; name it with -o");
-    const int rc = cli_stored_is(&stored, path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_stored_is(&stored, path));
     return stored ? show_stored(path, args->json) : show_plan(path, args->json);
 }

@@ -34,9 +34,7 @@ struct shown {
 static int read_shown(struct shown *s, const char *path)
 {
     s->path = path;
-    const int rc = cli_inspect_read(&s->o, path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_inspect_read(&s->o, path));
     const json_int_t n = json_integer_value(json_object_get(s->o, "n_tokens"));
     const json_t *past = json_object_get(s->o, "n_past");
     if (n < 1 || n > MAX_TOKENS)
@@ -92,9 +90,7 @@ static int open_vocabulary(wnw_model **m, const char *name, const struct shown *
 {
     const char *want = of_model(s, "fingerprint", "fingerprint");
     char *path, fingerprint[WNW_FINGERPRINT_SIZE];
-    int rc = app_model_path(&path, name);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_model_path(&path, name));
     const int status = app_model_open(m, path, NULL, NULL);
     free(path);
     if (status != WNW_OK)

@@ -6,6 +6,7 @@
 #include "app/json.h"
 #include "app/kv.h"
 #include "app/plan_file.h"
+#include "base/err.h"
 #include "base/json.h"
 #include "cli/stored.h"
 
@@ -90,8 +91,6 @@ int cli_inspect_read(json_t **o, const char *path)
 {
     bool stored = false;
     *o = NULL;
-    const int rc = cli_stored_is(&stored, path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_stored_is(&stored, path));
     return stored ? read_stored(o, path) : app_plan_read(o, path);
 }

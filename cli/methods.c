@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/names.h"
 #include "app/profiles.h"
+#include "base/err.h"
 #include "base/strings.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -143,9 +144,7 @@ static int print_profiles(const wnw_policy *policy, const char *model)
         char *path;
         if (!((needs.profiles | needs.profiles_optional) >> kind & 1u))
             continue;
-        const int rc = app_profile_find(&path, &want, kind);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(app_profile_find(&path, &want, kind));
         printf("  %-10s %s%s: ", title, name, needs.profiles >> kind & 1u ? "" : " (not required)");
         if (path)
             puts(path);
@@ -252,9 +251,7 @@ int cli_methods(const struct app_args *app)
             continue;
         if (found)
             puts("");
-        const int rc = print_details(&info, app->model);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(print_details(&info, app->model));
         found = true;
     }
     if (!found && strpbrk(app->rest[0], ":+"))

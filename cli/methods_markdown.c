@@ -4,6 +4,7 @@
 #include "app/console.h"
 #include "app/files.h"
 #include "app/names.h"
+#include "base/err.h"
 #include "cli/commands.h"
 #include "winnow_method.h"
 #include "winnow_tools.h"
@@ -65,9 +66,7 @@ static int read_costs(struct costs *c, const char *path)
     *c = (struct costs){.machine = ""};
     if (!path)
         return APP_OK;
-    const int rc = app_read_file(&c->data, &len, path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_read_file(&c->data, &len, path));
     char *end = strchr(c->data, '\n');
     if (strncmp(c->data, "# ", 2) != 0 || !end ||
         strncmp(end + 1, "model,recipe,n,ratio,plain_ms,", 30) != 0) {
@@ -374,9 +373,7 @@ static void print_choice(void)
 int cli_methods_markdown(const char *costs)
 {
     struct costs c;
-    const int rc = read_costs(&c, costs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(read_costs(&c, costs));
     puts("# Methods\n\n"
          "Printed by `winnow methods --markdown --costs docs/reference/methods-cost.csv` from the "
          "descriptors in "

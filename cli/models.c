@@ -3,6 +3,7 @@
 #include "app/models.h"
 #include "app/args.h"
 #include "app/console.h"
+#include "base/err.h"
 #include "cli/commands.h"
 
 #include <stdio.h>
@@ -14,18 +15,14 @@ int cli_models(const struct app_args *args)
     (void)args;
     /* The folder is looked up before the first line is printed, so that an error is one line and nothing
      * else. */
-    const int found = app_cache_path(&folder, "");
-    if (found != APP_OK)
-        return found;
+    WNW_TRY(app_cache_path(&folder, ""));
     free(folder);
     printf("%-20s %-8s %9s  %s\n", "NAME", "PRESENT", "SIZE", "FILE");
     for (int i = 0; app_model_names[i]; i++) {
         char size[32] = "-";
         char *path;
         int64_t bytes;
-        const int rc = app_model_place(&path, &bytes, i);
-        if (rc != APP_OK)
-            return rc;
+        WNW_TRY(app_model_place(&path, &bytes, i));
         const bool present = bytes >= 0;
         if (present)
             snprintf(size, sizeof size, "%.1f MiB", (double)bytes / 1048576.0);

@@ -169,9 +169,7 @@ int cli_on_devices_read_first(struct cli_on_devices *d, struct app_job *job, int
 {
     if (job->keep.run.phase == WNW_PHASE_CHUNK && !wnw_policy_is_full(job->keep.policy))
         return read_chunks(d, job, n);
-    const int rc = cli_on_devices_read(d, job, 0, n, NULL, NULL);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(cli_on_devices_read(d, job, 0, n, NULL, NULL));
     const double start = app_now_ms();
     const int status =
         app_sequence_compress(d->sequence, &job->keep.size, wnw_prompt_parts_of(job->prompt).n_prefix);

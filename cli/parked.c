@@ -27,9 +27,7 @@ static int read_owner(struct serve_owner *owner, const char *path)
     *owner = (struct serve_owner){0};
     if (!path)
         return APP_OK;
-    const int rc = app_read_regular(&text, &len, path);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_read_regular(&text, &len, path));
     const size_t n = strcspn(text, "\r\n");
     if (n > 0)
         serve_sha256(owner->id, text, n);
@@ -62,9 +60,7 @@ int cli_parked_open(struct cli_parked *p, const char *folder, const wnw_model *m
 {
     char fingerprint[WNW_FINGERPRINT_SIZE];
     p->model = model;
-    const int rc = read_owner(&p->owner, api_key_file);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(read_owner(&p->owner, api_key_file));
     wnw_model_fingerprint(model, fingerprint);
     const int status = serve_park_folder_open(&p->folder, folder, fingerprint, take, p);
     if (status == WNW_OK)

@@ -154,11 +154,9 @@ static json_t *plan_json(const struct app_job *job, const wnw_plan *plan)
 static int write_plan(const struct app_job *job, const wnw_plan *plan)
 {
     struct app_out out;
-    int rc = app_out_open(&out, job->args->out, &job->inputs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_open(&out, job->args->out, &job->inputs));
     json_t *o = plan_json(job, plan);
-    rc = app_out_json(&out, o);
+    int rc = app_out_json(&out, o);
     json_decref(o);
     const int status = rc == APP_OK ? wnw_model_check_files(job->model) : WNW_OK;
     if (status != WNW_OK)

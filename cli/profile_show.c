@@ -266,9 +266,7 @@ static int draw(const char *path, const struct tables *all, const struct app_inp
             maps[n++] = heatmap_of(&all->t[i].map[k]);
     if (n == 0)
         return app_fail(APP_BAD_INPUT, "the profile has rankings alone, which --map does not draw");
-    const int rc = app_out_open(&out, path, inputs);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_out_open(&out, path, inputs));
     app_heatmap_svg(out.f, maps, n);
     return app_out_commit(&out);
 }

@@ -57,10 +57,10 @@ static int find_recipe(char **out, const struct cli_args *args)
 static int check_policy(const struct cli_args *args, const char *recipe, const char *device)
 {
     wnw_policy *policy = NULL;
-    int rc = app_auto_check(args->app.policy);
-    if (rc != APP_OK || strcmp(recipe, "full") == 0 || app_is_auto(args->app.policy))
-        return rc;
-    rc = wnw_policy_parse(&policy, recipe, NULL);
+    WNW_TRY(app_auto_check(args->app.policy));
+    if (strcmp(recipe, "full") == 0 || app_is_auto(args->app.policy))
+        return APP_OK;
+    int rc = wnw_policy_parse(&policy, recipe, NULL);
     if (rc == WNW_OK)
         rc =
             device ? wnw_bridge_check_policy_on(device, policy, NULL) : wnw_bridge_check_policy(policy, NULL);

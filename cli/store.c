@@ -36,9 +36,7 @@ static int check_folder(const struct app_args *args)
 static int open_store(wnw_store **store, const struct app_args *args)
 {
     *store = NULL;
-    const int rc = check_folder(args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(check_folder(args));
     const int status = wnw_store_open(store, args->rest[0], 0);
     return status == WNW_OK ? APP_OK : cannot_open(args->rest[0], status);
 }
@@ -85,9 +83,7 @@ static bool print_object(const wnw_store_entry *e, void *user)
 int cli_store_list(const struct app_args *args)
 {
     wnw_store *store;
-    const int rc = open_store(&store, args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(open_store(&store, args));
     return finish(store, wnw_store_list(store, args->json ? print_object : print_row, NULL));
 }
 
@@ -174,9 +170,7 @@ int cli_store_du(const struct app_args *args)
 {
     wnw_store *store;
     struct sum sum = {0};
-    const int rc = open_store(&store, args);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(open_store(&store, args));
     const int status = wnw_store_list(store, add, &sum);
     if (status == WNW_OK)
         printf("%lld documents, %.2f MiB\n", (long long)sum.n, (double)sum.bytes / 1048576.0);

@@ -161,9 +161,7 @@ static int add(const struct cli_store_use *use, const struct app_job *job)
 
 int cli_store_use_read(struct cli_store_use *use, struct app_job *job)
 {
-    const int rc = app_job_read_on(job, use->n_have, job->n_context);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(app_job_read_on(job, use->n_have, job->n_context));
     if (use->st)
         app_note("%d of %d tokens of the document come from the store%s", use->n_have, job->n_context,
                  use->n_have < job->n_context && !wnw_store_continues(&job->keep.run)
