@@ -31,10 +31,11 @@ struct answering {
 
 /* ---- The question ---- */
 
-/* Takes the tokens of the prompt's second piece. */
+/* Takes the tokens of the prompt's second piece, if the first one is what was stored. */
 static int take_question(struct answering *a, const wnw_prompt *prompt)
 {
     int32_t n;
+    WNW_TRY(cli_stored_check_prompt(a->st, prompt, a->q->path));
     const int32_t *tokens = wnw_prompt_tokens(prompt, &n), first = wnw_prompt_n_context(prompt);
     a->n_tokens = n - first;
     a->tokens = malloc(((size_t)a->n_tokens + 1) * sizeof *a->tokens);
@@ -53,9 +54,7 @@ static int lay_out(struct answering *a)
     int status = wnw_chat_open(&chat, a->m, &text);
     if (status == WNW_OK)
         status = wnw_chat_user(&prompt, chat, text.document, a->q->text, NULL);
-    int rc = status == WNW_OK ? cli_stored_check_prompt(a->st, prompt, a->q->path) : app_fail_status(status);
-    if (rc == APP_OK)
-        rc = take_question(a, prompt);
+    const int rc = status == WNW_OK ? take_question(a, prompt) : app_fail_status(status);
     wnw_prompt_free(prompt);
     wnw_chat_free(chat);
     return rc;

@@ -59,9 +59,12 @@ static uint64_t sum_of(const struct serve_park_header *h, const char *key)
 
 /* ---- Writing ---- */
 
-static int write_all(struct wnw__whole_file *f, const struct serve_park_header *h, const char *key,
-                     const uint8_t *image)
+static int write_all(struct wnw__whole_file *f, const char *path, const struct serve_park_header *h,
+                     const char *key, const uint8_t *image)
 {
+    WNW_TRY(wnw__whole_file_open(f, path));
+    if (fchmod(f->fd, S_IRUSR | S_IWUSR) != 0) /* it has what somebody wrote */
+        return wnw__fail(WNW_E_IO, "cannot keep '%.200s' from others", path);
     WNW_TRY(wnw__whole_file_write(f, h, sizeof *h));
     WNW_TRY(wnw__whole_file_write(f, key, h->key_len));
     WNW_TRY(wnw__whole_file_write(f, image, h->image_bytes));
@@ -85,11 +88,7 @@ int serve_park_file_write(size_t *bytes, const char *path, const struct serve_pa
     set_asked(&h.keep_rule, &about->keep_rule);
     set_asked(&h.by, &about->by);
     h.sum = sum_of(&h, about->key);
-    int rc = wnw__whole_file_open(&f, path);
-    if (rc == WNW_OK && fchmod(f.fd, S_IRUSR | S_IWUSR) != 0) /* it has what somebody wrote */
-        rc = wnw__fail(WNW_E_IO, "cannot keep '%.200s' from others", path);
-    if (rc == WNW_OK)
-        rc = write_all(&f, &h, about->key, image);
+    const int rc = write_all(&f, path, &h, about->key, image);
     wnw__whole_file_abort(&f);
     *bytes = rc == WNW_OK ? sizeof h + about->key_len + n : 0;
     return rc;
@@ -158,6 +157,16 @@ int serve_park_file_look(struct serve_park_about *about, const char *path, const
     return rc;
 }
 
+static int read_image(uint8_t **image, const struct serve_park_header *h, int fd)
+{
+    *image = malloc(h->image_bytes + 1);
+    if (!*image)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a slot of %llu bytes",
+                         (unsigned long long)h->image_bytes);
+    WNW_TRY(wnw__read_at(fd, *image, h->image_bytes, sizeof *h + h->key_len));
+    return XXH3_64bits(*image, h->image_bytes) == h->image_sum ? WNW_OK : damaged();
+}
+
 int serve_park_file_image(uint8_t **image, size_t *n, const char *path)
 {
     struct serve_park_header h;
@@ -167,12 +176,8 @@ int serve_park_file_image(uint8_t **image, size_t *n, const char *path)
     *image = NULL;
     WNW_TRY(wnw__open_file(&fd, &size, "parked prompt", path));
     int rc = read_head(&h, &key, fd, (uint64_t)size);
-    if (rc == WNW_OK && !(*image = malloc(h.image_bytes + 1)))
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for a slot of %llu bytes", (unsigned long long)h.image_bytes);
     if (rc == WNW_OK)
-        rc = wnw__read_at(fd, *image, h.image_bytes, sizeof h + h.key_len);
-    if (rc == WNW_OK && XXH3_64bits(*image, h.image_bytes) != h.image_sum)
-        rc = damaged();
+        rc = read_image(image, &h, fd);
     close(fd);
     free(key);
     *n = rc == WNW_OK ? h.image_bytes : 0;

@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/files.h"
+#include "base/err.h"
 #include "base/whole_file.h"
 
 #include <dirent.h>
@@ -180,23 +181,31 @@ static int look_at(const struct serve_park_folder *f, const struct entry *e, str
     return rc;
 }
 
-int serve_park_folder_open(struct serve_park_folder *f, const char *path, const char *fingerprint,
-                           serve_park_take *take, void *user)
+/* Looks at every file, and says what was there. */
+static int look_at_all(const struct serve_park_folder *f, struct list *list, const char *path,
+                       serve_park_take *take, void *user)
 {
-    struct list list = {0};
     struct counts counts = {0};
-    *f = (struct serve_park_folder){.path = strdup(path), .lock = -1};
-    snprintf(f->fingerprint, sizeof f->fingerprint, "%s", fingerprint);
-    int rc = f->path ? take_lock(f, path) : wnw__fail(WNW_E_NOMEM, "no memory for a folder");
-    if (rc == WNW_OK)
-        rc = list_files(&list, f);
-    for (size_t i = 0; rc == WNW_OK && i < list.n; i++)
-        rc = look_at(f, &list.of[i], &counts, take, user);
-    if (rc == WNW_OK && list.n > 0)
+    WNW_TRY(list_files(list, f));
+    for (size_t i = 0; i < list->n; i++)
+        WNW_TRY(look_at(f, &list->of[i], &counts, take, user));
+    if (list->n > 0)
         app_note(
             "%s has %d parked prompts; %d of another model or version are passed over, %d that cannot be "
             "read stay, %d damaged ones were removed",
             path, (int)counts.whole, (int)counts.unfit, (int)counts.unread, (int)counts.damaged);
+    return WNW_OK;
+}
+
+int serve_park_folder_open(struct serve_park_folder *f, const char *path, const char *fingerprint,
+                           serve_park_take *take, void *user)
+{
+    struct list list = {0};
+    *f = (struct serve_park_folder){.path = strdup(path), .lock = -1};
+    snprintf(f->fingerprint, sizeof f->fingerprint, "%s", fingerprint);
+    int rc = f->path ? take_lock(f, path) : wnw__fail(WNW_E_NOMEM, "no memory for a folder");
+    if (rc == WNW_OK)
+        rc = look_at_all(f, &list, path, take, user);
     free(list.of);
     if (rc != WNW_OK)
         serve_park_folder_close(f);

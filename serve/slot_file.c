@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/slot_file.h"
 
+#include "base/err.h"
 #include "base/system.h"
 #include "base/whole_file.h"
 
@@ -169,6 +170,15 @@ static int write_all(struct writer *w, struct serve_slot_file *file, const int32
     return wnw__whole_file_rewrite(&w->f, file, sizeof *file, sizeof magic);
 }
 
+static int write_file(struct writer *w, const char *path, struct serve_slot_file *file, const int32_t *notes,
+                      const uint8_t *state)
+{
+    WNW_TRY(new_sum(&w->sum));
+    WNW_TRY(wnw__whole_file_open(&w->f, path));
+    WNW_TRY(write_all(w, file, notes, state, NULL));
+    return wnw__whole_file_commit(&w->f);
+}
+
 int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_file *file, const int32_t *notes,
                           const uint8_t *state)
 {
@@ -177,13 +187,7 @@ int serve_slot_file_write(size_t *bytes, const char *path, struct serve_slot_fil
     if (!w)
         return wnw__fail(WNW_E_NOMEM, "no memory to write '%.200s'", path);
     w->f.fd = -1;
-    int rc = new_sum(&w->sum);
-    if (rc == WNW_OK)
-        rc = wnw__whole_file_open(&w->f, path);
-    if (rc == WNW_OK)
-        rc = write_all(w, file, notes, state, NULL);
-    if (rc == WNW_OK)
-        rc = wnw__whole_file_commit(&w->f);
+    const int rc = write_file(w, path, file, notes, state);
     wnw__whole_file_abort(&w->f);
     XXH3_freeState(w->sum);
     free(w);
@@ -369,41 +373,45 @@ static int read_header(struct serve_slot_file *file, FILE *f)
     return fread(file, sizeof *file, 1, f) == 1 ? WNW_OK : cut_off(f);
 }
 
-/* Reads what follows the header, and compares the checksum. */
+/* Reads the notes, the state and the borders, and compares the checksum. */
+static int read_checked(struct serve_slot_read *x, FILE *f, XXH3_state_t *sum)
+{
+    WNW_TRY(read_summed(f, sum, x->notes, note_bytes(&x->file)));
+    WNW_TRY(read_parts(f, sum, x->state, x->file.state_bytes));
+    WNW_TRY(read_summed(f, sum, x->borders, x->file.border_bytes));
+    return sum_of(sum, &x->file) == x->file.sum ? WNW_OK : wnw__fail(WNW_E_FORMAT, "%s", damaged);
+}
+
+/* Reads what follows the header. */
 static int read_rest(struct serve_slot_read *x, FILE *f)
 {
     XXH3_state_t *sum = NULL;
     x->notes = malloc(note_bytes(&x->file) + 1);
     x->state = malloc((size_t)x->file.state_bytes + 1);
     x->borders = malloc((size_t)x->file.border_bytes + 1);
-    int rc = x->notes && x->state && x->borders
-                 ? WNW_OK
-                 : wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
-                             (unsigned long long)x->file.state_bytes);
+    if (!x->notes || !x->state || !x->borders)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a state of %llu bytes",
+                         (unsigned long long)x->file.state_bytes);
+    int rc = new_sum(&sum);
     if (rc == WNW_OK)
-        rc = new_sum(&sum);
-    if (rc == WNW_OK)
-        rc = read_summed(f, sum, x->notes, note_bytes(&x->file));
-    if (rc == WNW_OK)
-        rc = read_parts(f, sum, x->state, x->file.state_bytes);
-    if (rc == WNW_OK)
-        rc = read_summed(f, sum, x->borders, x->file.border_bytes);
-    if (rc == WNW_OK && sum_of(sum, &x->file) != x->file.sum)
-        rc = wnw__fail(WNW_E_FORMAT, "%s", damaged);
+        rc = read_checked(x, f, sum);
     XXH3_freeState(sum);
     return rc;
+}
+
+static int read_and_check(struct serve_slot_read *out, FILE *f, int64_t size,
+                          const struct serve_slot_form *form)
+{
+    WNW_TRY(read_header(&out->file, f));
+    WNW_TRY(check_header(&out->file, (uint64_t)size, form));
+    WNW_TRY(read_rest(out, f));
+    return serve_slot_file_check(&out->file, out->notes, out->state, form);
 }
 
 /* Reads all of a stream that has `size` bytes, and closes it. */
 static int read_all(struct serve_slot_read *out, FILE *f, int64_t size, const struct serve_slot_form *form)
 {
-    int rc = read_header(&out->file, f);
-    if (rc == WNW_OK)
-        rc = check_header(&out->file, (uint64_t)size, form);
-    if (rc == WNW_OK)
-        rc = read_rest(out, f);
-    if (rc == WNW_OK)
-        rc = serve_slot_file_check(&out->file, out->notes, out->state, form);
+    const int rc = read_and_check(out, f, size, form);
     fclose(f);
     out->bytes = (size_t)size;
     if (rc != WNW_OK)
