@@ -17,10 +17,12 @@ static int check_range(const char *what, int32_t v, int32_t max)
 /* ---- Keys that are refused ---- */
 
 /* A key with which winnow computes as if it held `neutral`. `other` means the same; so do values from `from` on, where
- * that is not 0. libllama computes with any value of `theirs` for the families that winnow has graphs for. */
+ * that is not 0. `size` puts a size of the model there. libllama computes with any value of `theirs` for the families that winnow has
+ * graphs for. */
 struct neutral {
     const char *key;
     double neutral, other, from;
+    enum { NO_SIZE, HEAD, TURNED, CONTEXT } size; /* CONTEXT: a window that no sequence leaves is none */
     bool theirs;
 };
 
@@ -31,6 +33,19 @@ static bool is_read(const struct wnw__arch *arch, const char *key)
         if (strcmp(arch->keys[i], key) == 0)
             return true;
     return false;
+}
+
+/* The row with the model's size in it. */
+static struct neutral of_model(const struct neutral *row, const struct wnw__hparams *hp)
+{
+    struct neutral of = *row;
+    if (of.size == HEAD)
+        of.neutral = of.other = hp->n_embd_head;
+    if (of.size == TURNED)
+        of.neutral = of.other = hp->n_rot;
+    if (of.size == CONTEXT)
+        of.from = hp->n_ctx_train;
+    return of;
 }
 
 static int check_neutral(const struct wnw_model *m, const struct neutral *row)
@@ -53,51 +68,52 @@ static int check_neutral(const struct wnw_model *m, const struct neutral *row)
 
 /* What libllama reads for every family or for a family near these, and what winnow has no code for. Where libllama does
  * not read such a key for the current family, the file still says that the model computes differently than both do. */
+static const struct neutral neutrals[] = {
+    {.key = ".attention.causal", .neutral = 1, .other = 1},
+    {.key = ".attention.clamp_kqv"},
+    {.key = ".attention.max_alibi_bias"},
+    {.key = ".attention.scale"},
+    {.key = ".attention.output_scale", .other = 1},
+    {.key = ".attention.value_scale", .other = 1},
+    {.key = ".attention.temperature_length"},
+    {.key = ".attention.temperature_scale"},
+    {.key = ".attention.shared_kv_layers"},
+    {.key = ".attention.q_lora_rank"},
+    {.key = ".attention.kv_lora_rank"},
+    {.key = ".attention.rope_pattern", .neutral = 1, .other = 1},
+    {.key = ".attention.sliding_window", .size = CONTEXT},
+    {.key = ".attention.key_length_swa", .size = HEAD},
+    {.key = ".attention.value_length_swa", .size = HEAD},
+    {.key = ".rope.dimension_count_swa", .size = TURNED},
+    {.key = ".rope.dimension_sections"},
+    {.key = ".rope.scaling.attn_factor", .neutral = 1, .other = 1, .theirs = true},
+    {.key = ".rope.scaling.alpha", .other = 1},
+    {.key = ".attn_logit_softcapping"},
+    {.key = ".final_logit_softcapping"},
+    {.key = ".logit_scale", .neutral = 1, .other = 0},
+    {.key = ".residual_scale", .neutral = 1, .other = 0},
+    {.key = ".embedding_scale", .neutral = 1, .other = 0},
+    {.key = ".swiglu_clamp_exp"},
+    {.key = ".swiglu_clamp_shexp"},
+    {.key = ".use_parallel_residual"},
+    {.key = ".swin_norm"},
+    {.key = ".rescale_every_n_layers"},
+    {.key = ".nextn_predict_layers"},
+    {.key = ".num_loops", .neutral = 1, .other = 0},
+    {.key = ".expert_count"},
+    {.key = ".expert_used_count"},
+    {.key = ".expert_shared_count"},
+    {.key = ".expert_group_count"},
+    {.key = ".expert_group_used_count"},
+};
+
 static int check_keys(const struct wnw_model *m, bool by_libllama)
 {
-    const struct wnw__hparams *hp = &m->hp;
-    const struct neutral rows[] = {
-        {.key = ".attention.causal", .neutral = 1, .other = 1},
-        {.key = ".attention.clamp_kqv"},
-        {.key = ".attention.max_alibi_bias"},
-        {.key = ".attention.scale"},
-        {.key = ".attention.output_scale", .other = 1},
-        {.key = ".attention.value_scale", .other = 1},
-        {.key = ".attention.temperature_length"},
-        {.key = ".attention.temperature_scale"},
-        {.key = ".attention.shared_kv_layers"},
-        {.key = ".attention.q_lora_rank"},
-        {.key = ".attention.kv_lora_rank"},
-        {.key = ".attention.rope_pattern", .neutral = 1, .other = 1},
-        /* A window that a sequence of the longest length does not leave is none. */
-        {.key = ".attention.sliding_window", .from = hp->n_ctx_train},
-        {.key = ".attention.key_length_swa", .neutral = hp->n_embd_head, .other = hp->n_embd_head},
-        {.key = ".attention.value_length_swa", .neutral = hp->n_embd_head, .other = hp->n_embd_head},
-        {.key = ".rope.dimension_count_swa", .neutral = hp->n_rot, .other = hp->n_rot},
-        {.key = ".rope.dimension_sections"},
-        {.key = ".rope.scaling.attn_factor", .neutral = 1, .other = 1, .theirs = true},
-        {.key = ".rope.scaling.alpha", .other = 1},
-        {.key = ".attn_logit_softcapping"},
-        {.key = ".final_logit_softcapping"},
-        {.key = ".logit_scale", .neutral = 1, .other = 0},
-        {.key = ".residual_scale", .neutral = 1, .other = 0},
-        {.key = ".embedding_scale", .neutral = 1, .other = 0},
-        {.key = ".swiglu_clamp_exp"},
-        {.key = ".swiglu_clamp_shexp"},
-        {.key = ".use_parallel_residual"},
-        {.key = ".swin_norm"},
-        {.key = ".rescale_every_n_layers"},
-        {.key = ".nextn_predict_layers"},
-        {.key = ".num_loops", .neutral = 1, .other = 0},
-        {.key = ".expert_count"},
-        {.key = ".expert_used_count"},
-        {.key = ".expert_shared_count"},
-        {.key = ".expert_group_count"},
-        {.key = ".expert_group_used_count"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!is_read(m->arch, rows[i].key) && !(by_libllama && rows[i].theirs))
-            WNW_TRY(check_neutral(m, &rows[i]));
+    for (size_t i = 0; i < sizeof neutrals / sizeof *neutrals; i++) {
+        const struct neutral row = of_model(&neutrals[i], &m->hp);
+        if (!is_read(m->arch, row.key) && !(by_libllama && row.theirs))
+            WNW_TRY(check_neutral(m, &row));
+    }
     return WNW_OK;
 }
 
@@ -185,6 +201,8 @@ int wnw__hparams_read(struct wnw_model *m)
     return m->arch->setup ? m->arch->setup(m->gguf, hp) : WNW_OK;
 }
 
+/* ---- Keys that only libllama's graphs compute with ---- */
+
 /* Families of arch/ have no experts; Mixtral is a llama. */
 static bool has_experts(const struct wnw_model *m)
 {
@@ -204,12 +222,84 @@ static const char *yarn_key(const struct wnw_model *m)
     return NULL;
 }
 
+/* Keys that are read above, and those that change no logit of a family that winnow has graphs for. */
+static const char *const known[] = {
+    ".block_count",
+    ".embedding_length",
+    ".feed_forward_length",
+    ".context_length",
+    ".vocab_size",
+    ".tensor_data_layout",
+    ".embedding_length_out",
+    ".pooling_type",
+    ".classifier.output_labels",
+    ".attention.head_count",
+    ".attention.head_count_kv",
+    ".attention.key_length",
+    ".attention.value_length",
+    ".attention.layer_norm_rms_epsilon",
+    ".attention.layer_norm_epsilon",
+    ".attention.group_norm_epsilon",
+    ".attention.group_norm_groups",
+    ".attention.sliding_window_pattern",
+    ".rope.dimension_count",
+    ".rope.freq_base",
+    ".rope.freq_base_swa",
+    ".rope.scale_linear",
+    ".rope.scaling.type",
+    ".rope.scaling.factor",
+    ".rope.scaling.finetuned",
+    ".rope.scaling.original_context_length",
+    ".rope.scaling.yarn_attn_factor",
+    ".rope.scaling.yarn_beta_fast",
+    ".rope.scaling.yarn_beta_slow",
+    ".rope.scaling.yarn_ext_factor",
+    ".rope.scaling.yarn_log_multiplier",
+};
+
+static bool is_known(const struct wnw__arch *arch, const char *key)
+{
+    bool found = is_read(arch, key);
+    for (size_t i = 0; !found && i < sizeof known / sizeof *known; i++)
+        found = strcmp(known[i], key) == 0;
+    for (size_t i = 0; !found && i < sizeof neutrals / sizeof *neutrals; i++)
+        found = strcmp(neutrals[i].key, key) == 0;
+    return found;
+}
+
+/* A key of the family that winnow does not know, whose meaning depends on libllama's version; NULL = there is none. */
+static const char *unknown_key(const struct wnw_model *m)
+{
+    const size_t n = strlen(m->arch->name);
+    for (int64_t i = 0; i < gguf_get_n_kv(m->gguf); i++) {
+        const char *key = gguf_get_key(m->gguf, i);
+        if (strncmp(key, m->arch->name, n) == 0 && key[n] == '.' && !is_known(m->arch, key + n))
+            return key + n + 1;
+    }
+    return NULL;
+}
+
+/* Layers that slide by a list, which libllama passes over in some versions; NULL = the family's layers do not slide by one. */
+static const char *listed_layers(const struct wnw_model *m)
+{
+    char full[WNW_KEY_MAX];
+    const int64_t id = wnw__key_find(m->gguf, ".attention.sliding_window_pattern", full);
+    return id >= 0 && is_read(m->arch, ".attention.sliding_window_pattern") &&
+                   gguf_get_kv_type(m->gguf, id) == GGUF_TYPE_ARRAY
+               ? "attention.sliding_window_pattern"
+               : NULL;
+}
+
 int wnw__hparams_by_libllama(const struct wnw_model *m, const char **key)
 {
     *key = has_experts(m) ? "expert_count" : NULL;
     if (*key)
         return WNW_OK;
     *key = yarn_key(m);
+    if (!*key)
+        *key = listed_layers(m);
+    if (!*key)
+        *key = unknown_key(m);
     if (!*key)
         return WNW_OK;
     struct wnw_model sized = *m;

@@ -10,8 +10,8 @@
  * E_FORMAT, E_UNSUPPORTED. */
 int wnw__hparams_read(struct wnw_model *m);
 
-/* Sets *key to the key of the file, of a family that winnow has graphs for, that only libllama's graphs compute with: of experts, or of
- * YaRN; NULL = there is none. Other keys than YaRN's that neither computes with are refused here. Errors: E_FORMAT, E_UNSUPPORTED. */
+/* Sets *key to the key of the file, of a family that winnow has graphs for, that only libllama's graphs compute with: of experts, of
+ * YaRN, or one whose meaning depends on libllama's version; NULL = there is none. Other keys than YaRN's that neither computes with are refused here. Errors: E_FORMAT, E_UNSUPPORTED. */
 int wnw__hparams_by_libllama(const struct wnw_model *m, const char **key);
 
 /* Sets m's w, layers and hp.n_vocab; parts and hyper-parameters are set before. A tensor that nothing of the model is

@@ -347,6 +347,7 @@ static const struct row rows[] = {
      .nothing = true},
     {".attention.sliding_window_pattern", LIST_U32, .before = 1, .list_from = 2, .runs = ALL,
      .nothing = true},
+    {".attention.of_a_later_version", F32, .value = 2, .runs = ALL, .nothing = true},
     {".attention.key_length", U32, .value = 20, .runs = "", .says = "multiple of 8"},
     {".attention.value_length", REMOVE, .runs = "llama qwen2", .nothing = true, .says = "head sizes"},
     {".attention.head_count_kv", LIST_U32, .value = 1, .before = 2, .list_from = 1, .runs = ""},
@@ -578,10 +579,61 @@ static void each_tensor_and_key(void **state)
         fail_msg("%d of %d copies are neither as in libllama nor refused", bad, n_run);
 }
 
+/* Whether the graphs of a file are libllama's, or the file is refused because this build has no way to run them. */
+static bool is_libllamas(const char *path)
+{
+    wnw_model *m = NULL;
+    wnw_session *s = NULL;
+    wnw_session_params params = wnw_session_default_params();
+    params.attn = WNW_ATTN_GGML;
+    if (wnw_model_open(&m, path, NULL) != WNW_OK) {
+        assert_non_null(strstr(wnw_last_error(), "has no backend"));
+        return true;
+    }
+    const int rc = wnw_session_new(&s, m, &params);
+    wnw_session_free(s);
+    wnw_model_free(m);
+    assert_true(rc == WNW_OK || rc == WNW_E_UNSUPPORTED);
+    return rc == WNW_E_UNSUPPORTED;
+}
+
+/* What such a key changes depends on libllama's version, so that its graphs are the only ones that fit. */
+static void keys_that_versions_read_differently(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama", "qwen2", "qwen3", "gemma3"};
+    static const struct row later = {".attention.of_a_later_version", F32, .value = 2},
+                            list = {".attention.sliding_window_pattern", LIST_U32, .value = 1,
+                                    .list_from = 1},
+                            period = {".attention.sliding_window_pattern", U32, .value = 2};
+    static const struct row *const changes[] = {NULL, &period, &list, &later};
+    char path[4096], name[TEST_NAME_MAX], copy[] = "/tmp/winnow-variant-XXXXXX";
+    test_file_new(copy);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(name, sizeof name, "tiny/tiny-%s.gguf", names[i]);
+        test_model_path(path, sizeof path, name);
+        for (size_t k = 0; k < sizeof changes / sizeof *changes; k++) {
+            struct test_gguf f;
+            test_gguf_read(&f, path);
+            if (changes[k])
+                set_key(&f, changes[k], names[i]);
+            test_gguf_write(&f, copy);
+            test_gguf_free(&f);
+            const bool want =
+                changes[k] == &later || (changes[k] == &list && strcmp(names[i], "gemma3") == 0);
+            if (is_libllamas(copy) != want)
+                fail_msg("%s with change %d: winnow's graphs are%s to compute it", names[i], (int)k,
+                         want ? " not" : "");
+        }
+    }
+    remove(copy);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_tensor_and_key),
+        cmocka_unit_test(keys_that_versions_read_differently),
     };
     if (argc == 2)
         return run_file(argv[1]);

@@ -9,29 +9,20 @@
 
 static const char pattern[] = ".attention.sliding_window_pattern";
 
-/* Which layers slide: a list of them, or a period n: every n-th layer is global (0 = none is). */
+/* Which layers slide: every n-th layer is global (0 = none is). Files that list the layers run through libllama (model_hparams.c). */
 static int read_pattern(const struct gguf_context *g, struct wnw__hparams *hp)
 {
-    char full[WNW_KEY_MAX];
-    const int64_t id = wnw__key_find(g, pattern, full);
-    const bool list = id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY;
-    int32_t period = 6;
+    int32_t period;
     bool any = false;
-    if (!list)
-        WNW_TRY(wnw__key_i32(g, pattern, period, &period));
-    else if (wnw__key_count(g, id) != (size_t)hp->n_layer)
-        return wnw__fail(WNW_E_FORMAT, "GGUF key %s lists %zu layers; the model has %d", full,
-                         wnw__key_count(g, id), (int)hp->n_layer);
+    WNW_TRY(wnw__key_i32(g, pattern, 6, &period));
     for (int32_t il = 0; il < hp->n_layer; il++) {
-        double slides = period == 0 || il % period < period - 1;
-        if (list && !wnw__key_number(g, id, (size_t)il, &slides))
-            return wnw__fail(WNW_E_FORMAT, "GGUF key %s is not a list of numbers", full);
-        hp->swa[il] = slides != 0;
+        hp->swa[il] = period == 0 || il % period < period - 1;
         any = any || hp->swa[il];
     }
     return any ? WNW_OK
-               : wnw__fail(WNW_E_UNSUPPORTED, "the GGUF has a window of %d tokens, and by %s no layer slides",
-                           (int)hp->n_swa, full);
+               : wnw__fail(WNW_E_UNSUPPORTED,
+                           "the GGUF has a window of %d tokens, and by gemma3%s = %d no layer slides",
+                           (int)hp->n_swa, pattern, (int)period);
 }
 
 static int setup(const struct gguf_context *g, struct wnw__hparams *hp)
@@ -51,7 +42,7 @@ static int setup(const struct gguf_context *g, struct wnw__hparams *hp)
     return WNW_OK;
 }
 
-static const char *const keys[] = {".attention.sliding_window", ".final_logit_softcapping", NULL};
+static const char *const keys[] = {".attention.sliding_window", pattern, ".final_logit_softcapping", NULL};
 
 const struct wnw__arch wnw__arch_gemma3 = {
     .name = "gemma3",
