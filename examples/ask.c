@@ -14,6 +14,15 @@ static bool print(const char *text, size_t n_bytes, int32_t n_tokens, void *user
     return n_tokens < 40; /* false ends the answer */
 }
 
+/* A reader's session is one as any other. */
+static void print_size(const wnw_reader *reader)
+{
+    wnw_cache_stats stats = wnw_cache_stats_default();
+    if (wnw_cache_get_stats(wnw_reader_session(reader), &stats) == WNW_OK)
+        fprintf(stderr, "[%.1f of %.1f MiB kept of the document]\n", (double)stats.bytes / 1048576,
+                (double)stats.bytes_full / 1048576);
+}
+
 int main(int argc, char **argv)
 {
     char *text = calloc(1, 1 << 20);
@@ -27,6 +36,8 @@ int main(int argc, char **argv)
     int rc = wnw_open(&reader, argv[1]);
     if (rc == WNW_OK) /* reads the document and removes three quarters of its entries */
         rc = wnw_ask(reader, "auto", 0.75, text, argv[4], print, NULL);
+    if (rc == WNW_OK)
+        print_size(reader);
     if (rc == WNW_OK)
         rc = wnw_reader_store(reader, argv[3]);
     wnw_close(reader);

@@ -21,6 +21,8 @@ struct talk {
     wnw_sampler *sampler;
     wnw_chat *chat;
     char *document; /* NULL = none, or it was read already */
+    int32_t
+        n_read; /* tokens of the conversation; positions are fewer where a policy gives entries new ones */
 };
 
 static bool print(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
@@ -36,20 +38,22 @@ static int read_turn(struct talk *t, const wnw_prompt *turn)
     const wnw_run run = {WNW_INIT(wnw_run), .policy = t->policy,
                          .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5}, .prompt = turn};
     wnw_report report = wnw_report_default();
-    const int32_t n_before = wnw_prompt_n_past(turn);
-    const bool first = n_before == 0;
+    const int32_t n_before = wnw_prompt_n_past(turn), n_past = wnw_session_n_past(t->session);
     int32_t n;
     const int32_t *tokens = wnw_chat_tokens(t->chat, &n);
     int rc = WNW_OK;
-    if (!first && n_before < wnw_session_n_past(t->session)) /* the template rewrote earlier turns */
-        rc = wnw_session_rewind(t->session, n_before);
-    if (rc == WNW_OK && first) /* a ratio counts all turns from here on */
+    if (n_before < t->n_read) { /* the template rewrote earlier turns */
+        rc = wnw_session_rewind(t->session, n_past - (t->n_read - n_before));
+        t->n_read = n_before;
+    }
+    if (rc == WNW_OK && n_before == 0) /* a ratio counts all turns from here on */
         rc = wnw_session_begin(t->session, &run);
-    const int32_t n_past = wnw_session_n_past(t->session);
     if (rc == WNW_OK)
-        rc = wnw_session_read(t->session, tokens + n_past, n - n_past, &report);
-    if (rc == WNW_OK)
+        rc = wnw_session_read(t->session, tokens + t->n_read, n - t->n_read, &report);
+    if (rc == WNW_OK) {
+        t->n_read = n;
         fprintf(stderr, "[%d tokens, %.0f kept per head]\n", (int)n, report.kept_mean);
+    }
     return rc;
 }
 
@@ -63,8 +67,10 @@ static int answer(struct talk *t, const char *question)
     t->document = NULL;
     if (rc == WNW_OK)
         rc = read_turn(t, turn);
+    const int32_t n_past = wnw_session_n_past(t->session);
     if (rc == WNW_OK)
         rc = wnw_generate(&said, t->session, t->sampler, &how);
+    t->n_read += wnw_session_n_past(t->session) - n_past;
     if (rc == WNW_OK)
         rc = wnw_chat_answer(t->chat, said.tokens, said.n_tokens);
     putchar('\n');

@@ -127,42 +127,36 @@ WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const w
  * default. E_NOMEM: some layers may have more room than that. */
 WNW_API int wnw_bridge_set_tight(wnw_bridge *cache, bool tight);
 
-/* Adds the results of a profile's file (docs/reference/profiles.md) for policies that are set from then on; kinds that are there are
- * replaced. path = NULL takes all away. The backend sees no model file, so that a profile's sizes are compared with the
- * model's, and its fingerprint is not. Errors are those of wnw_profile_open. */
-WNW_API int wnw_bridge_set_profile(wnw_bridge *cache, const char *path);
-/* Adds each file of a list, as wnw_profile_next reads it; NULL has none. After an error those before it stay added. */
+/* Adds the results of profiles (docs/reference/profiles.md) for policies that are set from then on: each file of a list, as wnw_profile_next
+ * reads it; NULL has none. Kinds that are there are replaced. The backend sees no model file, so that a profile's sizes are compared with
+ * the model's, and its fingerprint is not. Errors are those of wnw_profile_open; files before one that fails stay added. */
 WNW_API int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list);
-
-/* Policies that are set from then on with by_itself compress a sequence while its prompt is read, too: before a batch, if n tokens or more
- * were read since the last compression. So its cache has at most what is kept, and n tokens and a batch more. n = 0: only prompts that have
- * ended are compressed. E_RANGE: n is neither 0 nor at least WNW_BRIDGE_LEAST_NEW. A policy that needs the whole prompt is then refused (E_UNSUPPORTED). */
-WNW_API int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n);
 
 struct wnw_part;
 
-/* Adds a part of the program's own (winnow_method.h), which recipes that are set from then on may name. The descriptor is borrowed, and
- * must live as long as ctx. part = NULL takes all away; a policy that is set keeps its own. Errors are those of wnw_registry_add. A score
- * function runs in the thread that decodes, and must not use the context; if it fails, the sequence stays whole. */
-WNW_API int wnw_bridge_add_part(wnw_bridge *cache, const struct wnw_part *part);
-
-/* What wnw_bridge_set sets. Zeros are the defaults. All is read within the call; parts are borrowed as by wnw_bridge_add_part. */
+/* What wnw_bridge_set sets. Zeros are the defaults. All is read within the call. */
 typedef struct wnw_bridge_setting {
     uint32_t struct_size;
     const char *recipe;   /* as in wnw_bridge_set_policy; NULL: no policy */
     const wnw_size *size; /* NULL = the recipe's own */
     bool by_itself;
     bool found; /* the profiles were looked for: those that do not fit are left out */
+    /* With by_itself a sequence is compressed while its prompt is read, too: before a batch, if this many tokens or more were read since
+     * the last compression. So its cache has at most what is kept, and as many tokens and a batch more. 0: only prompts that have ended
+     * are compressed. Otherwise at least WNW_BRIDGE_LEAST_NEW, and a policy that needs the whole prompt is refused. */
     int32_t chunk;
     int32_t n_parts, n_profiles;
-    const struct wnw_part *const *parts; /* [n_parts] */
-    const char *const *profiles;         /* [n_profiles] files */
+    /* [n_parts] parts of the program's own (winnow_method.h), which recipes may name: this one, and those of wnw_bridge_set_policy and
+     * wnw_bridge_observe from then on. Descriptors are borrowed, and must live as long as ctx. A score function runs in the thread that
+     * decodes, and must not use the context; if it fails, the sequence stays whole. */
+    const struct wnw_part *const *parts;
+    const char *const *profiles; /* [n_profiles] files */
 } wnw_bridge_setting;
 
 WNW_DEFAULT(wnw_bridge_setting, wnw_bridge_setting_default)
 
 /* Sets policy, chunk, parts and profiles at once, in place of all that was set before. After a failure everything is as it was before the call.
- * Errors are those of wnw_bridge_set_chunk, _add_part, _set_profile and _set_policy, in this order. */
+ * Errors: E_RANGE (chunk), those of wnw_registry_add, of wnw_profile_open and of wnw_bridge_set_policy, in this order. */
 WNW_API int wnw_bridge_set(wnw_bridge *cache, const wnw_bridge_setting *setting);
 
 /* Whether a policy can be had here, with these profiles (NULL = none): WNW_OK, E_UNSUPPORTED or E_MISMATCH as above. Asks no cache: a

@@ -31,15 +31,14 @@ WNW_API int wnw_chat_user(wnw_prompt **out, wnw_chat *c, const char *document, c
 
 /* Tokens of the conversation before those of a turn; 0 in a first one. */
 WNW_API int32_t wnw_prompt_n_past(const wnw_prompt *p);
-/* How many of tokens[n] are the first ones that the session has read; 0 after entries got new positions. */
-WNW_API int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n);
 
 /* Adds the answer: tokens[n] that the model generated, with the one that ended its turn if the session has read that too, or a
  * text, whose tokens the next turn has. E_ARG: no question waits. E_RANGE: an id that is not a token. */
 WNW_API int wnw_chat_answer(wnw_chat *c, const int32_t *tokens, int32_t n);
 WNW_API int wnw_chat_answer_text(wnw_chat *c, const char *text);
 
-/* All tokens so far, [*n]; those from wnw_session_n_past on are what a session lacks. Borrowed until the next call. */
+/* All tokens so far, [*n]; those after the ones that were read are what a session lacks. A program counts them: wnw_session_n_past is less
+ * once entries got new positions. Borrowed until the next call. */
 WNW_API const int32_t *wnw_chat_tokens(const wnw_chat *c, int32_t *n);
 
 #ifdef __cplusplus

@@ -72,13 +72,6 @@ int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size 
     return absent();
 }
 
-int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
-{
-    (void)cache;
-    (void)path;
-    return absent();
-}
-
 int wnw_bridge_set_tight(wnw_bridge *cache, bool tight)
 {
     (void)cache;
@@ -88,20 +81,8 @@ int wnw_bridge_set_tight(wnw_bridge *cache, bool tight)
 
 int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list)
 {
-    return wnw_bridge_set_profile(cache, list);
-}
-
-int wnw_bridge_add_part(wnw_bridge *cache, const struct wnw_part *part)
-{
     (void)cache;
-    (void)part;
-    return absent();
-}
-
-int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
-{
-    (void)cache;
-    (void)n;
+    (void)list;
     return absent();
 }
 

@@ -21,9 +21,11 @@ read -r n kept <"$work/counts"
 [ "$n" -eq "$first" ] || fail "the first turn has $n tokens, winnow tokens says $first"
 awk '$1 != $2 || $1 <= last { exit 1 } { last = $1 }' "$work/counts" || fail "full drops, or turns do not grow: $(cat "$work/counts")"
 
-# Half of all tokens stay, those of earlier turns and answers included.
-talk knorm "$work/document"
-awk '{ half = $1 / 2; if ($2 < half - 1 || $2 > half + 1) exit 1 }' "$work/counts" || fail "not half: $(cat "$work/counts")"
+# Half of all tokens stay, those of earlier turns and answers included. No token is read twice where positions are new.
+for policy in knorm streaming_llm+rerotate; do
+    talk $policy "$work/document"
+    awk '{ half = $1 / 2; if ($2 < half - 1 || $2 > half + 1) exit 1 }' "$work/counts" || fail "$policy: not half: $(cat "$work/counts")"
+done
 talk full # without a document
 
 "$program" "$model" nonsense </dev/null >"$work/out" 2>"$work/err" && fail 'an unknown policy is taken'

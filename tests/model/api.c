@@ -747,8 +747,6 @@ static void null_sessions(void **state)
     assert_null(s);
     assert_null_refused(wnw_session_reset(NULL));
     assert_null_refused(wnw_session_rewind(NULL, 0));
-    assert_int_equal(wnw_session_common_prefix(NULL, fx->tokens, 1), 0);
-    assert_int_equal(wnw_session_common_prefix(good, NULL, 1), 0);
     wnw_generated said = wnw_generated_default();
     assert_null_refused(wnw_generate(NULL, good, NULL, NULL));
     assert_null_refused(wnw_generate(&said, NULL, NULL, NULL));

@@ -539,8 +539,9 @@ static void test_chunks(void **state)
         for (int by_hand = 0; by_hand < 2; by_hand++) {
             test_llama_open(&t[by_hand], path, &(struct test_llama_params){.ours = true});
             assert_ok(wnw_bridge_find(&cache[by_hand], llama_synchronize, t[by_hand].ctx));
-            assert_ok(wnw_bridge_set_chunk(cache[by_hand], 200));
-            assert_ok(wnw_bridge_set_policy(cache[by_hand], recipes[i / 2], &sizes[i % 2], !by_hand));
+            const wnw_bridge_setting setting = {WNW_INIT(wnw_bridge_setting), .recipe = recipes[i / 2],
+                                                .size = &sizes[i % 2], .by_itself = !by_hand, .chunk = 200};
+            assert_ok(wnw_bridge_set(cache[by_hand], &setting));
             read_part(&t[by_hand], 0, 0, 220, 110);
             assert_near(entries(&t[by_hand]), 220.0, 0.0);
             if (by_hand)
@@ -570,15 +571,19 @@ static void test_chunks_refused(void **state)
     test_model_path(path, sizeof path, "tiny/tiny-llama.gguf");
     test_llama_open(&t, path, &(struct test_llama_params){.ours = true});
     assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
-    assert_error(wnw_bridge_set_chunk(cache, 127), WNW_E_RANGE);
-    assert_error(wnw_bridge_set_chunk(cache, -1), WNW_E_RANGE);
-    assert_ok(wnw_bridge_set_chunk(cache, 128));
+    wnw_bridge_setting setting = {WNW_INIT(wnw_bridge_setting), .chunk = 127};
+    assert_error(wnw_bridge_set(cache, &setting), WNW_E_RANGE);
+    setting.chunk = -1;
+    assert_error(wnw_bridge_set(cache, &setting), WNW_E_RANGE);
+    setting.chunk = 128;
+    assert_ok(wnw_bridge_set(cache, &setting));
     assert_error(wnw_bridge_set_policy(cache, "replay+quality:dropped=0.2", NULL, true), WNW_E_UNSUPPORTED);
     assert_says("cannot compress while a prompt is read");
     assert_ok(wnw_bridge_set_policy(cache, "auto", &size, true));
     read_part(&t, 0, 0, N_TURN, 150);
     assert_near(entries(&t), 210.0, 0.0);
-    assert_ok(wnw_bridge_set_chunk(cache, 0));
+    setting.chunk = 0;
+    assert_ok(wnw_bridge_set(cache, &setting));
     assert_ok(wnw_bridge_set_policy(cache, "replay+quality:dropped=0.2", NULL, true));
     test_llama_close(&t);
 }
@@ -607,7 +612,10 @@ static void test_parts_of_the_program(void **state)
 {
     static const wnw_scorer first = {.part = {WNW_SCORER_INIT, .name = "of_the_test"}, .score = score_first};
     static const wnw_scorer fails = {.part = {WNW_SCORER_INIT, .name = "that_fails"}, .score = score_nothing};
+    static const wnw_part *const parts[] = {&first.part, &fails.part}, *const twice[] = {&first.part,
+                                                                                         &first.part};
     const wnw_size size = size_budget(60);
+    wnw_bridge_setting setting = {WNW_INIT(wnw_bridge_setting), .n_parts = 2, .parts = twice};
     char path[4096];
     struct test_llama t;
     wnw_bridge *cache;
@@ -617,17 +625,16 @@ static void test_parts_of_the_program(void **state)
     test_llama_open(&t, path, &(struct test_llama_params){.ours = true});
     assert_ok(wnw_bridge_find(&cache, llama_synchronize, t.ctx));
     assert_error(wnw_bridge_set_policy(cache, "of_the_test", &size, false), WNW_E_ARG);
-    assert_ok(wnw_bridge_add_part(cache, &first.part));
-    assert_error(wnw_bridge_add_part(cache, &first.part), WNW_E_ARG);
+    assert_error(wnw_bridge_set(cache, &setting), WNW_E_ARG);
     assert_says("the name \"of_the_test\" is taken");
-    assert_ok(wnw_bridge_add_part(cache, &fails.part));
+    setting.parts = parts;
+    assert_ok(wnw_bridge_set(cache, &setting));
     assert_ok(wnw_bridge_set_policy(cache, "that_fails", &size, false));
     read_part(&t, 0, 0, N_TURN, 110);
     assert_error(wnw_bridge_compress(cache), WNW_E_ARG);
     assert_ok(wnw_bridge_cells(cache, 0, 0, 0, cells, N_TURN, &n));
     assert_int_equal(n, N_TURN);
     assert_ok(wnw_bridge_set_policy(cache, "of_the_test", &size, false));
-    assert_ok(wnw_bridge_add_part(cache, NULL)); /* the policy has it still */
     assert_true(llama_memory_seq_rm(llama_get_memory(t.ctx), 0, -1, -1));
     read_part(&t, 0, 0, N_TURN, 110);
     assert_ok(wnw_bridge_compress(cache));
@@ -637,6 +644,7 @@ static void test_parts_of_the_program(void **state)
         for (int32_t k = 0; k < n; k++)
             assert_int_equal(cells[k], k);
     }
+    assert_ok(wnw_bridge_set(cache, &(wnw_bridge_setting){WNW_INIT(wnw_bridge_setting)}));
     assert_error(wnw_bridge_set_policy(cache, "of_the_test", &size, false), WNW_E_ARG);
     test_llama_close(&t);
 }

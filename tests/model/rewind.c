@@ -151,7 +151,6 @@ static void refuses_what_went(void **state)
     test_decode(s, fx.tokens, 3);
     assert_refused(s, FIRST / 2 - 1, "compressed together");
     assert_ok(wnw_session_rewind(s, FIRST / 2 + 1));
-    assert_int_equal(wnw_session_common_prefix(s, fx.tokens, FIRST), 0);
     wnw_session_free(s);
     wnw_policy_free(turned);
     wnw_policy_free(policy);
@@ -253,32 +252,12 @@ static void refuses_tails(void **state)
     test_close(&fx);
 }
 
-static void common_prefix(void **state)
-{
-    (void)state;
-    struct test_model fx;
-    test_open_tiny(&fx, "llama", ALL, 12);
-    wnw_session *s = test_session_new(fx.m, &(struct test_session){.n_ctx = 256});
-    int32_t other[20];
-    assert_int_equal(wnw_session_common_prefix(s, fx.tokens, 20), 0);
-    test_prefill(s, fx.tokens, 10);
-    memcpy(other, fx.tokens, sizeof other);
-    assert_int_equal(wnw_session_common_prefix(s, other, 20), 10);
-    assert_int_equal(wnw_session_common_prefix(s, other, 4), 4);
-    other[7]++;
-    assert_int_equal(wnw_session_common_prefix(s, other, 20), 7);
-    assert_int_equal(wnw_session_common_prefix(NULL, other, 20), 0);
-    assert_int_equal(wnw_session_rewind(NULL, 0), WNW_E_ARG);
-    wnw_session_free(s);
-    test_close(&fx);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_again),         cmocka_unit_test(under_the_rules),
         cmocka_unit_test(refuses_what_went),   cmocka_unit_test(refuses_sums),
         cmocka_unit_test(keeps_what_it_noted), cmocka_unit_test(windows),
-        cmocka_unit_test(refuses_tails),       cmocka_unit_test(common_prefix)};
+        cmocka_unit_test(refuses_tails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,15 +221,6 @@ int wnw_bridge_set_tight(wnw_bridge *cache, bool tight)
     return rc;
 }
 
-int wnw_bridge_set_profile(wnw_bridge *cache, const char *path)
-{
-    WNW_REQUIRE(cache);
-    int rc = WNW_OK;
-    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
-        rc = wnw__bridge_watch_profile(&b->watch, path);
-    return rc;
-}
-
 int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list)
 {
     WNW_REQUIRE(cache);
@@ -239,30 +230,12 @@ int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list)
     return rc;
 }
 
-int wnw_bridge_add_part(wnw_bridge *cache, const wnw_part *part)
-{
-    WNW_REQUIRE(cache);
-    int rc = WNW_OK;
-    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
-        rc = wnw__bridge_watch_part(&b->watch, part);
-    return rc;
-}
-
 static int check_chunk(int32_t n)
 {
     return n == 0 || n >= WNW_BRIDGE_LEAST_NEW
                ? WNW_OK
                : wnw__fail(WNW_E_RANGE, "chunks of %d tokens; give 0 for none, or at least %d", (int)n,
                            WNW_BRIDGE_LEAST_NEW);
-}
-
-int wnw_bridge_set_chunk(wnw_bridge *cache, int32_t n)
-{
-    WNW_REQUIRE(cache);
-    WNW_TRY(check_chunk(n));
-    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
-        b->watch.chunk_next = n;
-    return WNW_OK;
 }
 
 static int check_setting(const wnw_bridge_setting *s)

@@ -59,7 +59,7 @@ static int check_profile(const wnw_profile *profile, const wnw_policy *p, const 
     return wnw__fail(
         WNW_E_MISMATCH,
         "%s needs a profile of kind %s: make it with `winnow calibrate %s`, and name its file in "
-        "WINNOW_PROFILE, or with wnw_bridge_set_profile",
+        "WINNOW_PROFILE, or with wnw_bridge_set_profiles",
         wnw__policy_name(p), kind, kind);
 }
 
@@ -219,12 +219,26 @@ int wnw__bridge_watch_check(struct wnw__bridge_backend *b)
     return rc;
 }
 
+/* Adds a part that recipes may name from then on. */
+static int add_part(struct wnw__bridge_watch *w, const wnw_part *part)
+{
+    if (!w->registry)
+        WNW_TRY(wnw_registry_new(&w->registry));
+    return wnw_registry_add(w->registry, part);
+}
+
+/* Adds the results of a file to the profile. */
+static int add_profile(struct wnw__bridge_watch *w, const char *path)
+{
+    return w->profile ? wnw_profile_add_file(w->profile, path) : wnw_profile_open(&w->profile, path);
+}
+
 /* Adds the files of a setting. */
 static int add_profiles(struct wnw__bridge_watch *w, const wnw_bridge_setting *setting)
 {
     int rc = WNW_OK;
     for (int32_t i = 0; rc == WNW_OK && i < setting->n_profiles; i++) {
-        rc = wnw__bridge_watch_profile(w, setting->profiles[i]);
+        rc = add_profile(w, setting->profiles[i]);
         rc = setting->found && (rc == WNW_E_MISMATCH || rc == WNW_E_FORMAT) ? WNW_OK : rc;
     }
     return rc;
@@ -235,7 +249,7 @@ int wnw__bridge_watch_prepare(struct wnw__bridge_watch *next, const struct wnw__
 {
     *next = (struct wnw__bridge_watch){.chunk_next = setting->chunk};
     for (int32_t i = 0; i < setting->n_parts; i++)
-        WNW_TRY(wnw__bridge_watch_part(next, setting->parts[i]));
+        WNW_TRY(add_part(next, setting->parts[i]));
     WNW_TRY(add_profiles(next, setting));
     if (!setting->recipe)
         return WNW_OK;
@@ -304,29 +318,6 @@ int wnw__bridge_compress_last(struct wnw__bridge_backend *b)
     if (b->watch.automatic)
         WNW_TRY(choose(&b->watch, &b->watch.last));
     return wnw__bridge_compress(b, &b->watch.last);
-}
-
-int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path)
-{
-    if (path && w->profile)
-        return wnw_profile_add_file(w->profile, path);
-    if (path)
-        return wnw_profile_open(&w->profile, path);
-    wnw_profile_free(w->profile);
-    w->profile = NULL;
-    return WNW_OK;
-}
-
-int wnw__bridge_watch_part(struct wnw__bridge_watch *w, const wnw_part *part)
-{
-    if (!part) {
-        wnw_registry_free(w->registry);
-        w->registry = NULL;
-        return WNW_OK;
-    }
-    if (!w->registry)
-        WNW_TRY(wnw_registry_new(&w->registry));
-    return wnw_registry_add(w->registry, part);
 }
 
 void wnw__bridge_watch_free(struct wnw__bridge_watch *w)
@@ -431,7 +422,7 @@ int wnw__bridge_watch_profiles(struct wnw__bridge_watch *w, const char *list)
     char *path = NULL;
     int rc = list ? wnw_profile_next(&path, &list) : WNW_OK;
     while (rc == WNW_OK && path) {
-        rc = wnw__bridge_watch_profile(w, path);
+        rc = add_profile(w, path);
         wnw_free(path);
         if (rc == WNW_OK)
             rc = wnw_profile_next(&path, &list);

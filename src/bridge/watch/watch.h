@@ -16,11 +16,7 @@ int wnw__bridge_watch_set_alone(struct wnw__bridge_watch *w, const char *recipe,
                                 bool by_itself);
 /* Takes the policy away again where the backend is of a wrapped device that cannot have it: E_UNSUPPORTED. */
 int wnw__bridge_watch_check(struct wnw__bridge_backend *b);
-/* Adds a part that recipes may name from then on; NULL takes all away. E_ARG, E_NOMEM. */
-int wnw__bridge_watch_part(struct wnw__bridge_watch *w, const wnw_part *part);
-/* Adds the results of a file to the profile; NULL takes the profile away. E_IO, E_FORMAT, E_MISMATCH. */
-int wnw__bridge_watch_profile(struct wnw__bridge_watch *w, const char *path);
-/* Adds each file of a list (wnw_profile_next); NULL has none. */
+/* Adds the results of each file of a list (wnw_profile_next) to the profile; NULL has none. E_IO, E_FORMAT, E_MISMATCH. */
 int wnw__bridge_watch_profiles(struct wnw__bridge_watch *w, const char *list);
 /* Sets up *next, which is freed by the caller in any case, as what the setting makes of the backend's watch; that stays as it is. */
 int wnw__bridge_watch_prepare(struct wnw__bridge_watch *next, const struct wnw__bridge_backend *b,

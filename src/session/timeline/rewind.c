@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Taking back tokens that were read, where the session is then the one that it was before it read them. */
 #include "session/session.h"
-#include "winnow_chat.h"
 
 /* The rules count generated tokens from the last compression on. Only of the last ones, which follow each other, is it
  * known that they were generated. */
@@ -72,14 +71,4 @@ int wnw_session_rewind(wnw_session *s, int32_t n_past)
     WNW_TRY(check(s, n_past));
     take_back(s, n_past);
     return WNW_OK;
-}
-
-int32_t wnw_session_common_prefix(const wnw_session *s, const int32_t *tokens, int32_t n)
-{
-    int32_t i = 0;
-    if (!s || !tokens || s->pos_shift > 0)
-        return 0;
-    while (i < n && i < s->n_past && tokens[i] == s->token_log.tokens[i])
-        i++;
-    return i;
 }
