@@ -16,8 +16,7 @@ struct srh_args {
 };
 struct compiler_args {
     struct calibrate_args common;
-    char *budgets, *verify;
-    int64_t pieces; /* APP_UNSET: not given */
+    char *budgets;
 };
 struct shares_args {
     struct calibrate_args common;
@@ -28,7 +27,6 @@ struct shares_args {
 extern const struct app_group calibrate_group_work, calibrate_group_policy, calibrate_group_profile,
     calibrate_group_set, calibrate_group_set_all, calibrate_group_dump, calibrate_group_map;
 /* Those of one kind, in its file: srh.c, compiler.c, shares.c. */
-extern const struct app_group calibrate_group_probes, calibrate_group_compiler, calibrate_group_verify,
-    calibrate_group_target;
+extern const struct app_group calibrate_group_probes, calibrate_group_compiler, calibrate_group_target;
 
 #endif

@@ -21,8 +21,7 @@ static const struct app_group *const policy_groups[] = {&calibrate_group_work, &
                                                         &app_group_common,     NULL};
 
 static const struct app_group *const compiler_groups[] = {&calibrate_group_work, &calibrate_group_compiler,
-                                                          &calibrate_group_set,  &calibrate_group_verify,
-                                                          &app_group_common,     NULL};
+                                                          &calibrate_group_set, &app_group_common, NULL};
 static const struct app_group *const plain_groups[] = {&calibrate_group_work, &calibrate_group_set,
                                                        &app_group_common, NULL};
 
@@ -60,7 +59,7 @@ const struct app_command calibrate_commands[] = {
     {.name = "calibrate compiler",
      .first = "model file output effort budget threads help",
      .about = "Learns CompilerKV's head weights and risk thresholds for a budget, for compilerkv.",
-     .usage = "[-m MODEL] [-f TEXT] (--budget N[,N...] [-o FILE] | --verify FILE) [options]",
+     .usage = "[-m MODEL] [-f TEXT] --budget N[,N...] [-o FILE] [options]",
      .notes =
          "Settings: items, held_out, length, next, head_trials, tau_trials, entropy_bins, ppl_bins, window,\n"
          "floor, cell_prompts, accept=checked|always.",

@@ -9,22 +9,11 @@
 #include <string.h>
 
 static const struct app_option options[] = {
-    {"budget", 0, APP_TEXT, "LIST", NULL, "none, must be given to calibrate",
+    {"budget", 0, APP_TEXT, "LIST", NULL, "must be given",
      "entries per layer and KV head that the tables are for: N[,N...], a file each",
      offsetof(struct compiler_args, budgets), 0, 0, NULL},
 };
 APP_GROUP(calibrate_group_compiler, "Tables", options);
-
-static const struct app_option verify_options[] = {
-    {"verify", 0, APP_TEXT, "FILE", NULL, "none",
-     "calibrate nothing: compare the tables of this profile with neutral ones on the text of -f",
-     offsetof(struct compiler_args, verify), 0, 0, NULL},
-    {"pieces", 0, APP_INT, "N", NULL, "40", "pieces of the text to compare on",
-     offsetof(struct compiler_args, pieces), 1, 1000000, "1 to 1000000"},
-    {"json", 0, APP_FLAG, NULL, NULL, "off", "print the comparison as one JSON object",
-     offsetof(struct compiler_args, common.app.json), 0, 0, NULL},
-};
-APP_GROUP(calibrate_group_verify, "Comparing", verify_options);
 
 /* Reads N[,N...] of --budget into *out, which the caller frees in any case. */
 static int parse_budgets(int32_t **out, int32_t *n, const char *list)
@@ -50,28 +39,11 @@ static int parse_budgets(int32_t **out, int32_t *n, const char *list)
     return rc;
 }
 
-/* Compares tables instead of making them. */
-static int run_verify(const struct compiler_args *a)
-{
-    struct calibrate_job job = {.args = &a->common, .kind = "compiler"};
-    if (a->budgets || a->common.app.out || a->common.set)
-        return app_fail(APP_BAD_INPUT, "--verify calibrates nothing; leave out --budget, --set and -o");
-    int rc = calibrate_job_open(&job);
-    if (rc == APP_OK)
-        rc = calibrate_verify(&job, a->verify, a->pieces == APP_UNSET ? 40 : (int32_t)a->pieces);
-    calibrate_job_close(&job);
-    return rc;
-}
-
 int calibrate_run_compiler(const struct app_args *args)
 {
     const struct compiler_args *a = (const struct compiler_args *)(const void *)args;
     struct calibrate_job job = {.args = &a->common, .kind = "compiler", .all_kinds = true};
     int32_t *budgets = NULL, n = 0;
-    if (a->verify)
-        return run_verify(a);
-    if (a->pieces != APP_UNSET)
-        return app_fail(APP_BAD_INPUT, "--pieces is for --verify; a calibration has --set items=N");
     if (!a->budgets)
         return app_fail(APP_BAD_INPUT, "CompilerKV's tables belong to a budget; give one with --budget N");
     int rc = parse_budgets(&budgets, &n, a->budgets);

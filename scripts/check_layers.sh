@@ -79,7 +79,7 @@ LEVELS = {
 PROGRAMS = {
     "app": "base",
     "bench": "base app",
-    "calibration": "base app eval",
+    "calibration": "base app",
     "cli": "base app bench calibration eval",
     "eval": "base app perturb",
     "examples": "",

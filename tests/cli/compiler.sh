@@ -114,23 +114,31 @@ tail -c 30000 "$text" >"$work/texts/b.txt"
 good 'two texts' calibrate compiler -m "$model" -f "$work/texts" -o "$work/texts.json" --set "${small/held_out=2/held_out=3}" --budget 48 -t 1 &&
     json 'their names' "$work/texts.json" '[t["name"] for t in o["data"]["texts"]] == ["a.txt", "b.txt"] and o["settings"]["items_of_texts"] == [4, 2] and o["settings"]["held_out_of_texts"] == [2, 1]'
 
-# ---- Do the tables help? ----
+# ---- Do the tables help? As docs/research/calibration.md says, on a text that calibration did not read ----
 held=$(dirname "$0")/../../share/text/held-out.txt
 need_file "$held"
-good 'compared with neutral tables' calibrate compiler -m "$model" -f "$held" --verify "$work/p/compiler-b48.json" --pieces 7 -t 1 --json &&
-    json 'what comes out' "$work/out" 'o["pieces"] == 7 and o["length"] == 160 and [r["name"] for r in o["rows"]] == ["heads", "pooled", "elastic", "constant"] and all((r["name"] == "constant" or abs(r["kept"] - r["kept_neutral"]) <= 0.5) and abs(r["gain"] - (r["nll_neutral"] - r["nll"])) < 1e-6 and r["low"] <= r["gain"] <= r["high"] for r in o["rows"]) and o["rows"][0]["kept"] == 48 and o["rows"][3]["kept"] == o["rows"][2]["kept"] and o["rows"][3]["nll"] == o["rows"][2]["nll"]'
-cp "$work/out" "$work/verify.json"
-good 'compared again' calibrate compiler -m "$model" -f "$held" --verify "$work/p/compiler-b48.json" --pieces 7 -t 1 --json && same 'the same numbers' "$work/out" "$work/verify.json"
+# compare NAME PROFILE: learned tables against one threshold for all prompts, and against neutral tables; $work/eval/summary.txt.
+compare() {
+    local learned=compilerkv:window=16 constant=compilerkv:window=16+gate:window=16,table=constant
+    local neutral=compilerkv:window=16,table=none+gate:window=16,mode=strict
+    printf "$learned vs %s mode=agnostic size=budget=48 of=kl\n" "$constant" "$neutral" >"$work/contrasts"
+    rm -rf "$work/eval"
+    good "$1" eval --tasks ppl --text "$held" -m "$model" --lengths 344 --samples 7 --policies "$learned,$constant,$neutral" --budgets 48 \
+        --profile "$2" --contrasts "$work/contrasts" --out "$work/eval" -t 1
+    sed -n '/^primary contrasts/,/^$/p' "$work/eval/summary.txt" >"$work/primary"
+}
+compare 'learned tables' "$work/range.json"
+[ "$(grep -c 'KL: n = 7, ' "$work/primary")" -eq 2 ] || fail "no two contrasts over 7 pieces: $(cat "$work/primary")"
 # Neutral tables gain nothing on any text: the same entries stay.
-py "$work/p/compiler-b48.json" "$work/ones.json" <<'PY'
+py "$work/range.json" "$work/ones.json" <<'PY'
 import json, sys
 o = json.load(open(sys.argv[1]))
 o["results"]["weight"] = [[1.0] * len(r) for r in o["results"]["weight"]]
-o["results"]["tau"] = [[[1.0 for _ in b] for b in l] for l in o["results"]["tau"]]
+o["results"]["tau"] = [[[1e-6 for _ in b] for b in l] for l in o["results"]["tau"]]
 json.dump(o, open(sys.argv[2], "w"))
 PY
-good 'neutral against neutral' calibrate compiler -m "$model" -f "$held" --verify "$work/ones.json" --pieces 3 -t 1 --json &&
-    json 'no gain' "$work/out" 'o["rows"][0]["gain"] == 0 and o["rows"][1]["gain"] == 0 and o["rows"][1]["kept"] == o["rows"][1]["kept_neutral"]'
+compare 'neutral tables' "$work/ones.json"
+grep -q 'mode=strict.*n = 7, 0.0000 .*no variation' "$work/primary" || fail "neutral tables are not neutral: $(cat "$work/primary")"
 
 # ---- Going on ----
 long=${small/items=6/items=24}
@@ -166,15 +174,5 @@ refuse 'too few prompts' 'too few' "$out" "${small/items=6/items=3}" --budget 48
 refuse 'an unknown setting' 'did you mean items' "$out" "itms=3" --budget 48
 head -c 700 "$text" >"$work/short.txt"
 bad 'a short text' 'give more text' calibrate compiler -m "$model" -f "$work/short.txt" -o "$out" --set "$small" --budget 48
-
-verify() { printf '%s\n' calibrate compiler -m "$model" -f "$1" --verify "$2" --pieces "$3"; }
-mapfile -t args < <(verify "$text" "$work/p/compiler-b48.json" 3)
-bad 'the text that calibrated' "were made from 'calibration.txt'" "${args[@]}"
-mapfile -t args < <(verify "$work/short.txt" "$work/p/compiler-b48.json" 300)
-bad 'a text too short to compare' 'fewer --pieces' "${args[@]}"
-mapfile -t args < <(verify "$held" "$work/none.json" 3)
-bad 'no such tables' "cannot read .*none.json" "${args[@]}"
-bad 'pieces of a calibration' 'pieces is for --verify' calibrate compiler -m "$model" -f "$held" --budget 48 --pieces 3
-bad 'tables and a budget' 'calibrates nothing' "${args[@]}" --budget 48
 
 finish
