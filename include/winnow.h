@@ -345,7 +345,7 @@ typedef enum wnw_phase {
 typedef struct wnw_profile wnw_profile;
 
 /* How a session is to read and compress. Zeros are the defaults. Some policies have rules of their own: see wnw_recursive and
- * WNW_FLAG_SLIDES of winnow_method.h. */
+ * `slides` of head budgets in winnow_method.h. */
 typedef struct wnw_run {
     uint32_t struct_size;
     wnw_phase phase;          /* END, LAYER or CHUNK */

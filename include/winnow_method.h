@@ -303,8 +303,8 @@ typedef struct wnw_protected {
     int32_t n_last;  /* most recent */
 } wnw_protected;
 
-/* Facts about a part that parts of several kinds or with several options share. The first words name the kinds of part that may have a
- * flag; others are refused. A fact of one kind alone is a member of its descriptor. */
+/* Facts that several parts share. The first words name the kinds of part that may have a flag; others are refused. What a single part
+ * says of itself is a member of its kind's descriptor, such as `slides` of head budgets. */
 enum {
     /* Any kind but positions: its scores or numbers belong to the end of a prompt, so that it works neither
      * by chunk nor while decoding. */
@@ -330,9 +330,6 @@ enum {
     /* Scorer: a budget that cannot hold the protected entries, or leaves no other entry to choose, is not
      * refused: the number of protected entries shrinks as under a ratio, with a warning. */
     WNW_FLAG_SHRINKS = 1u << 8,
-    /* Scorer: it takes n_past - position for the number of queries that an entry has seen, which is wrong for
-     * entries with new positions. */
-    WNW_FLAG_COUNTS_AGE = 1u << 9,
     /* Scorer: row h of its scores depends on the window's attention of query head h alone, so that the
      * attention of heads which the aggregation leaves out need not be computed. */
     WNW_FLAG_WINDOW_BY_HEAD = 1u << 10,
@@ -340,15 +337,10 @@ enum {
     WNW_FLAG_RAGGED = 1u << 11,
     /* Layer budget: counts depend on every layer's scores. allocate is called once all layers are scored. */
     WNW_FLAG_ALL_LAYERS = 1u << 12,
-    /* Layer budget: a size counts only the chosen entries; the scorer's protected entries come on top. */
-    WNW_FLAG_PROTECTED_APART = 1u << 13,
     /* Head budget: it shares out H times the average over the H heads of a layer, or of the model with
      * allocate_model, or all their entries if they have fewer. Layer budget: it shares out a sum over the layers; what a layer is too
      * short for, because it was compressed before, goes to the others in proportion to their budgets. */
     WNW_FLAG_COMPETES = 1u << 14,
-    /* Head budget: under the rules of wnw_session_begin, a head that a prompt's compression has cut holds its
-     * count while decoding: the oldest entries after the protected first ones go. All other heads grow. */
-    WNW_FLAG_SLIDES = 1u << 15,
     /* Head budget: where no size is given its counts follow from its own rule. Every budget in its problem is
      * then the number of all entries, and no layer budget is asked. */
     WNW_FLAG_OWN_SIZE = 1u << 16,
@@ -428,6 +420,9 @@ typedef struct wnw_scorer {
     const wnw_block_rule *blocks;
     /* Whether the method leaves layer il whole; such layers are not counted in a size. NULL = none. */
     bool (*skips)(const void *opts, int32_t il);
+    /* Whether it takes n_past - position for the number of queries that an entry has seen, which is wrong for entries
+     * with new positions. NULL = no. */
+    bool (*counts_age)(const void *opts);
 } wnw_scorer;
 #define WNW_SCORER_INIT WNW_INIT(wnw_scorer), .kind = WNW_PART_SCORER
 
@@ -480,6 +475,8 @@ typedef struct wnw_layer_budget {
     /* Fills n_keep[n_layer] with the average entries per head of each layer, 0..n; a number outside fails the
      * plan. It may add a sentence to warning[256] with wnw_part_warn. */
     int (*allocate)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, char *warning);
+    /* Whether a size counts only the chosen entries; the scorer's protected entries come on top then. NULL = no. */
+    bool (*protected_apart)(const void *opts);
 } wnw_layer_budget;
 #define WNW_LAYER_BUDGET_INIT WNW_INIT(wnw_layer_budget), .kind = WNW_PART_LAYER_BUDGET
 
@@ -508,6 +505,9 @@ typedef struct wnw_head_budget {
      * scratch[n_layer * n_head_kv * n]. */
     int (*allocate_model)(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
                           char *warning);
+    /* Whether, under the rules of wnw_session_begin, a head that a prompt's compression has cut holds its count while
+     * decoding: the oldest entries after the protected first ones go. All other heads grow. NULL = no. */
+    bool (*slides)(const void *opts);
 } wnw_head_budget;
 #define WNW_HEAD_BUDGET_INIT WNW_INIT(wnw_head_budget), .kind = WNW_PART_HEAD_BUDGET
 

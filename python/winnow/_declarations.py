@@ -104,13 +104,10 @@ WNW_FLAG_ATTENTION = 16
 WNW_FLAG_UNIFORM = 64
 WNW_FLAG_ONE_LIST = 128
 WNW_FLAG_SHRINKS = 256
-WNW_FLAG_COUNTS_AGE = 512
 WNW_FLAG_WINDOW_BY_HEAD = 1024
 WNW_FLAG_RAGGED = 2048
 WNW_FLAG_ALL_LAYERS = 4096
-WNW_FLAG_PROTECTED_APART = 8192
 WNW_FLAG_COMPETES = 16384
-WNW_FLAG_SLIDES = 32768
 WNW_FLAG_OWN_SIZE = 65536
 WNW_FLAG_BLIND = 2097152
 WNW_FLAG_SECOND_LOOK = 4194304
@@ -836,6 +833,7 @@ wnw_scorer._fields_ = [
     ("finish", CFUNCTYPE(None, c_void_p, POINTER(wnw_observation), c_int32, POINTER(c_float), POINTER(c_float))),
     ("blocks", POINTER(wnw_block_rule)),
     ("skips", CFUNCTYPE(c_bool, c_void_p, c_int32)),
+    ("counts_age", CFUNCTYPE(c_bool, c_void_p)),
 ]
 
 wnw_aggregation._fields_ = [
@@ -873,6 +871,7 @@ wnw_layer_problem._fields_ = [
 wnw_layer_budget._fields_ = [
     ("part", wnw_part),
     ("allocate", CFUNCTYPE(c_int, c_void_p, POINTER(wnw_layer_problem), POINTER(c_int32), POINTER(c_char))),
+    ("protected_apart", CFUNCTYPE(c_bool, c_void_p)),
 ]
 
 wnw_head_problem._fields_ = [
@@ -890,6 +889,7 @@ wnw_head_budget._fields_ = [
     ("part", wnw_part),
     ("allocate", CFUNCTYPE(c_int, c_void_p, POINTER(wnw_head_problem), POINTER(c_int32), POINTER(c_int32), POINTER(c_float))),
     ("allocate_model", CFUNCTYPE(c_int, c_void_p, POINTER(wnw_layer_problem), POINTER(c_int32), POINTER(c_float), POINTER(c_char))),
+    ("slides", CFUNCTYPE(c_bool, c_void_p)),
 ]
 
 wnw_select_problem._fields_ = [

@@ -40,8 +40,12 @@ struct opts {
 
 static uint32_t flags_of(const void *opts)
 {
-    const struct opts *o = opts;
-    return (o->slide ? WNW_FLAG_SLIDES : 0u) | (o->source == SOURCE_PROFILE ? WNW_FLAG_BLIND : 0u);
+    return ((const struct opts *)opts)->source == SOURCE_PROFILE ? WNW_FLAG_BLIND : 0;
+}
+
+static bool slides(const void *opts)
+{
+    return ((const struct opts *)opts)->slide;
 }
 
 static void needs(const void *opts, wnw_needs *out)
@@ -313,4 +317,5 @@ const wnw_head_budget wnw__head_budget_duo = {
          .flags = WNW_FLAG_RAGGED | WNW_FLAG_COMPETES, .flags_of = flags_of, .needs = needs,
          .gather = &gather},
     .allocate_model = allocate_model,
+    .slides = slides,
 };

@@ -58,10 +58,9 @@ static bool follows_risk(const struct opts *o)
     return uses_table(o) && o->table == WNW_TABLE_PROFILE;
 }
 
-static uint32_t flags_of(const void *opts)
+static bool protected_apart(const void *opts)
 {
-    const struct opts *o = opts;
-    return o->count == COUNT_HISTORY ? WNW_FLAG_PROTECTED_APART : 0;
+    return ((const struct opts *)opts)->count == COUNT_HISTORY;
 }
 
 static void needs(const void *opts, wnw_needs *out)
@@ -329,7 +328,8 @@ const wnw_layer_budget wnw__layer_budget_gate = {
                       "perplexity.",
              .paper = "CompilerKV, arXiv 2602.08686", .details = details, .options = options,
              .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_MATCHES_LAYERS | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS, .flags_of = flags_of,
-             .needs = needs, .gather = &gather},
+             .flags = WNW_FLAG_MATCHES_LAYERS | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS, .needs = needs,
+             .gather = &gather},
     .allocate = allocate,
+    .protected_apart = protected_apart,
 };

@@ -128,7 +128,7 @@ static void add_protected(struct wnw__draft *draft, const wnw_size *size)
 {
     struct wnw__draft_size *s = &draft->size;
     if (s->rule == WNW_SIZE_RULE_SELECTOR || size->kind == WNW_SIZE_BYTES ||
-        !wnw__policy_has(draft->policy, WNW_PART_LAYER_BUDGET, WNW_FLAG_PROTECTED_APART))
+        !wnw__policy_protects_apart(draft->policy))
         return;
     const wnw_protected p = wnw__draft_protected(draft, draft->cache.n_max);
     double part = size->kind == WNW_SIZE_BUDGET ? 1 : 0.5;

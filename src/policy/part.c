@@ -31,18 +31,16 @@ static const struct {
 } kinds[WNW_N_PART_KINDS] = {
     [WNW_PART_SCORER] = {"scorer", sizeof(wnw_scorer),
                          FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION | WNW_FLAG_UNIFORM |
-                             WNW_FLAG_ONE_LIST | WNW_FLAG_SHRINKS | WNW_FLAG_COUNTS_AGE |
-                             WNW_FLAG_WINDOW_BY_HEAD | WNW_FLAG_SECOND_LOOK,
+                             WNW_FLAG_ONE_LIST | WNW_FLAG_SHRINKS | WNW_FLAG_WINDOW_BY_HEAD |
+                             WNW_FLAG_SECOND_LOOK,
                          true},
     [WNW_PART_AGGREGATION] = {"head aggregation", sizeof(wnw_aggregation),
                               FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ONE_LIST, false},
     [WNW_PART_LAYER_BUDGET] = {"layer budget", sizeof(wnw_layer_budget),
-                               FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS | WNW_FLAG_PROTECTED_APART |
-                                   WNW_FLAG_COMPETES,
-                               true},
+                               FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_ALL_LAYERS | WNW_FLAG_COMPETES, true},
     [WNW_PART_HEAD_BUDGET] = {"head budget", sizeof(wnw_head_budget),
-                              FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_SLIDES |
-                                  WNW_FLAG_OWN_SIZE | WNW_FLAG_BLIND | WNW_FLAG_SECOND_LOOK,
+                              FLAGS_ANY | WNW_FLAG_RAGGED | WNW_FLAG_COMPETES | WNW_FLAG_OWN_SIZE |
+                                  WNW_FLAG_BLIND | WNW_FLAG_SECOND_LOOK,
                               true},
     [WNW_PART_SELECTOR] = {"selector", sizeof(wnw_selector),
                            FLAGS_ANY | WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, true},

@@ -104,7 +104,8 @@ uint32_t wnw__policy_matches(const wnw_policy *p)
 
 bool wnw__policy_counts_age(const wnw_policy *p)
 {
-    return wnw__policy_has(p, WNW_PART_SCORER, WNW_FLAG_COUNTS_AGE);
+    const wnw_scorer *scorer = wnw__scorer_of(p);
+    return scorer->counts_age && scorer->counts_age(p->opts[WNW_PART_SCORER]);
 }
 
 wnw_protected wnw__policy_keep(const wnw_policy *p, const wnw_keep_problem *problem)
@@ -240,7 +241,14 @@ bool wnw__policy_is_recursive(const wnw_policy *p)
 
 bool wnw__policy_slides(const wnw_policy *p)
 {
-    return wnw__policy_has(p, WNW_PART_HEAD_BUDGET, WNW_FLAG_SLIDES);
+    const wnw_head_budget *budget = wnw__head_budget_of(p);
+    return budget->slides && budget->slides(p->opts[WNW_PART_HEAD_BUDGET]);
+}
+
+bool wnw__policy_protects_apart(const wnw_policy *p)
+{
+    const wnw_layer_budget *budget = wnw__layer_budget_of(p);
+    return budget->protected_apart && budget->protected_apart(p->opts[WNW_PART_LAYER_BUDGET]);
 }
 
 void wnw__needs_merge(wnw_needs *needs, const wnw_needs *more)

@@ -117,6 +117,8 @@ bool wnw__policy_is_recursive(const wnw_policy *p);
 /* Whether heads that a prompt's compression has cut keep their number of entries while decoding
  * (DuoAttention). */
 bool wnw__policy_slides(const wnw_policy *p);
+/* Whether a size counts only chosen entries, and protected ones come on top (a form of CompilerKV's gate). */
+bool wnw__policy_protects_apart(const wnw_policy *p);
 /* The scorer's blocks after the n_settled entries that are settled already; lag is 0 for a scorer without
  * blocks. */
 wnw_blocks wnw__policy_blocks(const wnw_policy *p, int32_t n_settled);

@@ -32,9 +32,9 @@ static void keep(const void *opts, const wnw_keep_problem *p, wnw_protected *out
     out->n_last = wnw__recent_count(&((const struct opts *)opts)->recent, p->budget, 0);
 }
 
-static uint32_t flags_of(const void *opts)
+static bool counts_age(const void *opts)
 {
-    return ((const struct opts *)opts)->normalise ? WNW_FLAG_COUNTS_AGE : 0;
+    return ((const struct opts *)opts)->normalise;
 }
 
 static int score(const void *opts, const wnw_observation *obs, float *score, float *scratch)
@@ -74,7 +74,7 @@ const wnw_scorer wnw__scorer_h2o = {
                  "`--evict-every`.\n\n"
                  "Cost O(n) per query head, besides the sums: every query's attention is added up.",
              .options = options, .options_size = sizeof(struct opts),
-             .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .flags_of = flags_of, .needs = needs,
-             .keep = keep},
+             .flags = WNW_FLAG_QUERY_HEADS | WNW_FLAG_ATTENTION, .needs = needs, .keep = keep},
     .score = score,
+    .counts_age = counts_age,
 };
