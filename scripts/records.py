@@ -178,6 +178,17 @@ def name_of(row):
     return "~".join([row["policy"], *row["more"].split()])
 
 
+def curve_cell(curves, policy, member):
+    """Of a policy over all shares: the area under its curve, or the largest share that can go at a loss (loss=0.1)."""
+    for curve in curves:
+        if curve["policy"] == policy and member.startswith("loss="):
+            loss = float(member.removeprefix("loss="))
+            return cell(next(t["removed"] for t in curve["tolerance"] if t["loss"] == loss))
+        if curve["policy"] == policy:
+            return cell(curve[member])
+    raise SystemExit(f"{policy}/curve/{member}: the report has no such curve")
+
+
 def report_cell(run, path):
     if path.startswith("contrast/"):
         _, i, *member = path.split("/")
@@ -189,6 +200,8 @@ def report_cell(run, path):
     for block in run["blocks"]:
         if (block["mode"], str(block["N"])) != (mode, length):
             continue
+        if size == "curve":
+            return curve_cell(block["curves"], policy, member)
         for row in block["rows"]:
             if row["size"] == size and policy in ([name_of(row)] if "~" in policy else [row["policy"]]):
                 cells = row_cells(row)
