@@ -56,16 +56,13 @@ int bench_policy(wnw_policy **out, const struct bench_args *args, const char *re
     }
     facts.feeds_again = !args->app.devices;
     facts.kept = isnan(args->app.ratio) ? 0 : 1 - args->app.ratio;
-    int rc = !model_path
-                 ? APP_OK
-                 : app_auto_find_profiles(&facts, &(struct app_profile_want){.given = args->app.profile,
-                                                                             .model = args->app.model,
-                                                                             .model_path = model_path});
-    if (rc == APP_OK)
-        rc = app_auto_choose(out, &choice, &facts);
-    if (rc == APP_OK)
-        app_auto_tell(&choice);
-    return rc;
+    if (model_path)
+        WNW_TRY(app_auto_find_profiles(&facts, &(struct app_profile_want){.given = args->app.profile,
+                                                                          .model = args->app.model,
+                                                                          .model_path = model_path}));
+    WNW_TRY(app_auto_choose(out, &choice, &facts));
+    app_auto_tell(&choice);
+    return APP_OK;
 }
 
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab)
