@@ -151,17 +151,22 @@ void eval_count_reading(const struct eval_shared_reading *rd, int32_t n_tokens, 
     }
 }
 
+static int compress_and_answer(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
+                               const wnw_session *unobserved)
+{
+    for (int32_t i = 0; unobserved && i < n; i++)
+        WNW_TRY(compress_copy(&e[i], unobserved));
+    WNW_TRY(rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
+                           : eval_answer_entries(rd->m, rd->r, e, n, rd->reference));
+    for (int32_t i = 0; i < n; i++)
+        WNW_TRY(eval_entry_hand_over(rd, &e[i]));
+    return APP_OK;
+}
+
 int eval_answer_wave(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
                      const wnw_session *unobserved)
 {
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && unobserved && i < n; i++)
-        rc = compress_copy(&e[i], unobserved);
-    if (rc == APP_OK)
-        rc = rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
-                            : eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
-    for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        rc = eval_entry_hand_over(rd, &e[i]);
+    const int rc = compress_and_answer(rd, e, n, unobserved);
     for (int32_t i = 0; i < n; i++) {
         if (rc == APP_OK && eval_config_is_uncompressed(e[i].config)) {
             rd->uncompressed = e[i];
