@@ -97,18 +97,24 @@ void eval_entry_measure(struct eval_entry *e, const wnw_session *s)
     e->peak_bytes = e->kv_bytes > e->peak_bytes ? e->kv_bytes : e->peak_bytes;
 }
 
+/* Returns a status of the library. */
+static int apply_plan(struct eval_entry *e)
+{
+    const double start = app_now_ms();
+    WNW_TRY(wnw_session_apply(e->session, e->plan, NULL));
+    if (wnw_policy_rerotates(e->config->policy))
+        WNW_TRY(wnw_session_renumber(e->session));
+    e->compress_ms += app_now_ms() - start;
+    return WNW_OK;
+}
+
 /* Compresses a copy of `unobserved` by the entry's plan. */
 static int compress_copy(struct eval_entry *e, const wnw_session *unobserved)
 {
-    int status = wnw_session_copy(&e->session, unobserved);
-    const double start = app_now_ms();
-    if (status == WNW_OK && e->plan)
-        status = wnw_session_apply(e->session, e->plan, NULL);
-    if (status == WNW_OK && e->plan && wnw_policy_rerotates(e->config->policy))
-        status = wnw_session_renumber(e->session);
-    e->compress_ms += e->plan ? app_now_ms() - start : 0;
+    WNW_TRY(eval_status_code(wnw_session_copy(&e->session, unobserved)));
+    if (e->plan)
+        WNW_TRY(eval_status_code(apply_plan(e)));
     eval_entry_measure(e, e->session);
-    WNW_TRY(eval_status_code(status));
     return mask_heads(e->session, e->config->mask);
 }
 
