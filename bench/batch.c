@@ -92,8 +92,7 @@ static int open_all(struct bench_batch *b)
                                                          .n_seq = b->most + 1, /* and the prompt */
                                                          .n_ubatch = BENCH_N_UBATCH,
                                                          .n_threads = b->base.n_threads}));
-    const int status = open_ours(b);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(open_ours(b));
 }
 
 static void free_sequences(struct bench_batch *b)
@@ -132,7 +131,7 @@ static int read_prompt(struct bench_batch *b, int32_t n)
     int status = wnw_session_reset(b->read);
     if (status == WNW_OK)
         status = wnw_session_prefill(b->read, b->base.tokens, n, NULL, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* The fraction of its entries that sequence i of n gives up. What it keeps lies between 0.5 and 1.5 times
@@ -167,9 +166,7 @@ static int copy_prompt(struct bench_batch *b, enum bench_engine e, int32_t i, in
 static int start_ours(struct bench_batch *b, enum bench_engine e, int32_t i, struct batch_result *r)
 {
     wnw_cache_stats stats = wnw_cache_stats_default();
-    const int status = copy_prompt(b, e, i, r->n, &stats);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(app_status_code(copy_prompt(b, e, i, r->n, &stats)));
     r->kv_bytes[e] += stats.bytes;
     if (e == COMPRESSED) {
         const double n = entries_of(b, &stats);
@@ -210,9 +207,7 @@ static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t
     for (int32_t k = 0; k <= n_steps; k++) {
         if (k == 1)
             start = bench_now_ms(b->base.args);
-        const int status = wnw_decode_batch(b->engine, b->sequences[e], b->steps + k * n, n);
-        if (status != WNW_OK)
-            return app_fail_status(status);
+        WNW_TRY(app_status_code(wnw_decode_batch(b->engine, b->sequences[e], b->steps + k * n, n)));
     }
     *ms += bench_now_ms(b->base.args) - start;
     return APP_OK;

@@ -282,7 +282,7 @@ static int read_tokens(struct bench_methods *b, int32_t group, int32_t n, struct
     bench_memory_start(&memory);
     out->resident = memory.before;
     step_done(b, STEPS_READING);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 static void close_reading(struct reading *r)

@@ -165,13 +165,10 @@ static int parse_policies(struct bench_observe *b)
 static int set_up(struct bench_observe *b, const struct bench_args *args)
 {
     WNW_TRY(bench_base_check(&b->base, args));
-    int status = parse_policies(b);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(app_status_code(parse_policies(b)));
     WNW_TRY(bench_base_open(&b->base));
     const wnw_session_params params = bench_session_params(&b->base);
-    status = wnw_session_new(&b->session, b->base.model, &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_session_new(&b->session, b->base.model, &params));
 }
 
 static void close_bench(struct bench_observe *b)
@@ -212,7 +209,7 @@ static int time_reading(struct bench_observe *b, enum reading reading, int32_t n
     const double start = app_now_ms();
     status = wnw_session_prefill(b->session, b->base.tokens, n, NULL, NULL);
     *ms = app_now_ms() - start;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* Plans, and compacts for the row that measures it. A refusal is stored in r->why and is no error. */

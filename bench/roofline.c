@@ -40,8 +40,7 @@ static int open_all(struct bench_roofline *b)
                             b->base.lengths[i], n_behind(b), b->base.info.n_ctx_train);
     params.n_ubatch = BENCH_N_UBATCH;
     params.n_threads = b->base.n_threads;
-    const int status = wnw_engine_new(&b->engine, b->base.model, &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_engine_new(&b->engine, b->base.model, &params));
 }
 
 static void close_all(struct bench_roofline *b)
@@ -163,7 +162,7 @@ static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t ro
 {
     struct roof_sessions s = {0};
     const int status = measure_phases(b, &s, l, round);
-    const int rc = status == WNW_OK ? APP_OK : app_fail_status(status);
+    const int rc = app_status_code(status);
     wnw_session_free(s.full);
     wnw_session_free(s.kept);
     wnw_session_free(s.next);

@@ -87,7 +87,7 @@ static int new_session(wnw_session **s, const struct bench *b, const wnw_policy 
     int status = wnw_session_new(s, b->model, &params);
     if (status == WNW_OK && policy)
         status = bench_observe(*s, policy);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* The sequence of one engine on the devices, which share a model. */
@@ -101,8 +101,7 @@ static int new_sequence(struct bench *b, enum bench_engine e, const wnw_policy *
                                                .n_threads = b->n_threads,
                                                .kv_type = b->kv.type,
                                                .policy = policy};
-    const int status = app_sequence_new(&b->sequence[e], &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(app_sequence_new(&b->sequence[e], &params));
 }
 
 static int open_devices(struct bench *b, int32_t n_ctx)
@@ -127,9 +126,7 @@ static int open_ours(struct bench *b, int32_t n_ctx)
 static int open_engines(struct bench *b)
 {
     int32_t longest = WARM_TOKENS;
-    const int status = app_model_open(&b->model, b->model_path, NULL, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(app_status_code(app_model_open(&b->model, b->model_path, NULL, NULL)));
     b->info = wnw_model_info_default();
     (void)wnw_model_get_info(b->model, &b->info); /* this call does not fail for an open model */
     WNW_TRY(fit_lengths(b));
@@ -232,10 +229,8 @@ static int time_prefill(struct bench *b, enum bench_engine e, struct bench_lengt
     if (b->peer[e]) {
         WNW_TRY(read_by_llama(b, e, r, &ms));
     } else {
-        const int status =
-            b->sequence[e] ? read_by_devices(b, e, r, out, &ms) : read_by_us(b, e, r, out, &ms);
-        if (status != WNW_OK)
-            return app_fail_status(status);
+        WNW_TRY(app_status_code(b->sequence[e] ? read_by_devices(b, e, r, out, &ms)
+                                               : read_by_us(b, e, r, out, &ms)));
     }
     out->prefill[e] = (double)r->n * 1e3 / ms;
     return APP_OK;
@@ -252,10 +247,8 @@ static int decode_turn(struct bench *b, enum bench_engine e, const int32_t *toke
         if (i == 1)
             start = bench_now_ms(b->args);
         wnw_session *s = e == FULL ? b->full : b->compressed;
-        const int status = b->sequence[e] ? app_sequence_read(b->sequence[e], &tokens[i], 1, NULL, NULL)
-                                          : wnw_session_decode(s, tokens[i]);
-        if (status != WNW_OK)
-            return app_fail_status(status);
+        WNW_TRY(app_status_code(b->sequence[e] ? app_sequence_read(b->sequence[e], &tokens[i], 1, NULL, NULL)
+                                               : wnw_session_decode(s, tokens[i])));
     }
     *ms += bench_now_ms(b->args) - start;
     return APP_OK;

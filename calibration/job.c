@@ -159,8 +159,7 @@ int calibrate_job_open(struct calibrate_job *job)
     WNW_TRY(read_texts(job));
     WNW_TRY(find_target(job));
     WNW_TRY(check_outputs(job));
-    const int status = app_model_open(&job->model, job->model_path, NULL, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(app_model_open(&job->model, job->model_path, NULL, NULL));
 }
 
 /* ---- The work ---- */

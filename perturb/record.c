@@ -32,12 +32,6 @@ struct measured {
     double read_ms, plan_ms, token_ms, change_ms, drift_ms, bound_ms;
 };
 
-/* Here logits that are not numbers are a failure. */
-static int code_of(int status)
-{
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 /* x[n] with DIGITS digits. */
 static json_t *numbers(const double *x, int32_t n)
 {
@@ -127,7 +121,7 @@ static int read_text(struct measured *p, const int32_t *ids, int32_t n)
     const int status = policies && sizes ? read_and_plan(p, ids, n, policies, sizes) : WNW_E_NOMEM;
     free(policies);
     free(sizes);
-    return code_of(status);
+    return app_status_code(status); /* unlike elsewhere in eval, logits that are not numbers are a failure */
 }
 
 /* ---- Numbers ---- */
@@ -139,13 +133,13 @@ static int changes_of(json_t **out, struct measured *p, int32_t i)
     double *heads = p->x, *groups = p->x + n_heads, *layers = groups + n_groups,
            *states = layers + info->n_layer;
     const double start = app_now_ms();
-    WNW_TRY(code_of(wnw__perturb_token_change(p->at_token, p->plans[i], heads, groups, layers)));
+    WNW_TRY(app_status_code(wnw__perturb_token_change(p->at_token, p->plans[i], heads, groups, layers)));
     const double changed = app_now_ms();
-    WNW_TRY(code_of(wnw__perturb_token_drift(p->at_token, p->plans[i], states)));
+    WNW_TRY(app_status_code(wnw__perturb_token_drift(p->at_token, p->plans[i], states)));
     p->change_ms += changed - start;
     p->drift_ms += app_now_ms() - changed;
     if (p->stage[i])
-        WNW_TRY(code_of(wnw__perturb_token_mass(p->at_token, p->stage[i], p->mass)));
+        WNW_TRY(app_status_code(wnw__perturb_token_mass(p->at_token, p->stage[i], p->mass)));
     return finish(out, json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o*}", "config", p->w->config[i].id, "kept",
                                  p->reports[i].kept_mean / p->n_tokens, perturb_level_name(PERTURB_HEADS),
                                  numbers(heads, n_heads), perturb_level_name(PERTURB_GROUPS),
@@ -183,7 +177,7 @@ static int bounds_of(json_t **out, struct measured *p, int32_t i)
     const double start = app_now_ms();
     const int status = wnw__perturb_token_bounds(p->at_token, keep, p->bounds);
     p->bound_ms += app_now_ms() - start;
-    WNW_TRY(code_of(status));
+    WNW_TRY(app_status_code(status));
     json_t *o = json_pack("{s:s, s:i}", "size", p->w->config[i].size_text, "keep", (int)keep);
     for (int k = 0; k < PERTURB_N_BOUNDS; k++) {
         for (int32_t h = 0; h < n_heads; h++)
@@ -199,7 +193,7 @@ static int measure_all(json_t **changes, json_t **bounds, struct measured *p)
     json_t *o;
     const double start = app_now_ms();
     p->token = wnw__argmax(wnw_session_logits(p->s), p->w->runtime->info.n_vocab);
-    WNW_TRY(code_of(wnw__perturb_token_new(&p->at_token, p->s, p->token)));
+    WNW_TRY(app_status_code(wnw__perturb_token_new(&p->at_token, p->s, p->token)));
     p->token_ms = app_now_ms() - start;
     for (int32_t i = 0; i < p->n_configs; i++) {
         WNW_TRY(changes_of(&o, p, i));
