@@ -59,18 +59,16 @@ static int32_t n_decoded(const struct bench_batch *b)
     return 1 + WARM_STEPS + b->n_decode + bench_n_turns(b->n_decode);
 }
 
+/* Returns a status of the library. */
 static int open_ours(struct bench_batch *b)
 {
     wnw_engine_params of_engine = wnw_engine_default_params();
     wnw_session_params of_session = bench_session_params(&b->base);
     of_engine.n_ubatch = BENCH_N_UBATCH;
     of_engine.n_threads = b->base.n_threads;
-    int status = wnw_engine_new(&b->engine, b->base.model, &of_engine);
-    if (status == WNW_OK)
-        status = wnw_session_new_on(&b->read, b->engine, &of_session);
-    if (status == WNW_OK)
-        status = bench_observe(b->read, b->policy);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    WNW_TRY(wnw_engine_new(&b->engine, b->base.model, &of_engine));
+    WNW_TRY(wnw_session_new_on(&b->read, b->engine, &of_session));
+    return bench_observe(b->read, b->policy);
 }
 
 static int open_all(struct bench_batch *b)
@@ -94,7 +92,7 @@ static int open_all(struct bench_batch *b)
                                                          .n_seq = b->most + 1, /* and the prompt */
                                                          .n_ubatch = BENCH_N_UBATCH,
                                                          .n_threads = b->base.n_threads}));
-    return open_ours(b);
+    return app_status_code(open_ours(b));
 }
 
 static void free_sequences(struct bench_batch *b)
@@ -133,7 +131,7 @@ static int read_prompt(struct bench_batch *b, int32_t n)
     int status = wnw_session_reset(b->read);
     if (status == WNW_OK)
         status = wnw_session_prefill(b->read, b->base.tokens, n, NULL, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* The fraction of its entries that sequence i of n gives up. What it keeps lies between 0.5 and 1.5 times
@@ -151,21 +149,24 @@ static double entries_of(const struct bench_batch *b, const wnw_cache_stats *s)
     return (double)s->n_entries / ((double)b->base.info.n_layer * b->base.info.n_head_kv);
 }
 
-static int start_ours(struct bench_batch *b, enum bench_engine e, int32_t i, struct batch_result *r)
+/* Makes sequence i of n from the session that has read the prompt. Returns a status of the library. */
+static int copy_prompt(struct bench_batch *b, enum bench_engine e, int32_t i, int32_t n,
+                       wnw_cache_stats *stats)
 {
     wnw_session **s = &b->sequences[e][i];
-    int status = wnw_session_copy(s, b->read);
-    if (status == WNW_OK && e == COMPRESSED) {
-        const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio_of(b, i, r->n)};
-        status = wnw_session_compress(*s, b->policy, &size, NULL);
+    WNW_TRY(wnw_session_copy(s, b->read));
+    if (e == COMPRESSED) {
+        const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = ratio_of(b, i, n)};
+        WNW_TRY(wnw_session_compress(*s, b->policy, &size, NULL));
     }
-    if (status == WNW_OK)
-        status = bench_observe(*s, NULL); /* only decoding is measured */
+    WNW_TRY(bench_observe(*s, NULL)); /* only decoding is measured */
+    return wnw_cache_get_stats(*s, stats);
+}
+
+static int start_ours(struct bench_batch *b, enum bench_engine e, int32_t i, struct batch_result *r)
+{
     wnw_cache_stats stats = wnw_cache_stats_default();
-    if (status == WNW_OK)
-        status = wnw_cache_get_stats(*s, &stats);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(app_status_code(copy_prompt(b, e, i, r->n, &stats)));
     r->kv_bytes[e] += stats.bytes;
     if (e == COMPRESSED) {
         const double n = entries_of(b, &stats);
@@ -178,16 +179,15 @@ static int start_ours(struct bench_batch *b, enum bench_engine e, int32_t i, str
 
 static int start_sequences(struct bench_batch *b, struct batch_result *r)
 {
-    int rc = APP_OK;
     free_sequences(b);
-    for (int32_t i = 0; i < r->n && rc == APP_OK; i++)
-        rc = bench_peer_copy(b->peer, b->most, i);
+    for (int32_t i = 0; i < r->n; i++)
+        WNW_TRY(bench_peer_copy(b->peer, b->most, i));
     for (int e = FULL; e < N_ENGINES; e++) {
         r->kv_bytes[e] = 0;
-        for (int32_t i = 0; i < r->n && rc == APP_OK; i++)
-            rc = start_ours(b, (enum bench_engine)e, i, r);
+        for (int32_t i = 0; i < r->n; i++)
+            WNW_TRY(start_ours(b, (enum bench_engine)e, i, r));
     }
-    return rc;
+    return APP_OK;
 }
 
 /* ---- Measuring ---- */
@@ -207,9 +207,7 @@ static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t
     for (int32_t k = 0; k <= n_steps; k++) {
         if (k == 1)
             start = bench_now_ms(b->base.args);
-        const int status = wnw_decode_batch(b->engine, b->sequences[e], b->steps + k * n, n);
-        if (status != WNW_OK)
-            return app_fail_status(status);
+        WNW_TRY(app_status_code(wnw_decode_batch(b->engine, b->sequences[e], b->steps + k * n, n)));
     }
     *ms += bench_now_ms(b->base.args) - start;
     return APP_OK;
@@ -219,20 +217,19 @@ static int decode(struct bench_batch *b, enum bench_engine e, int32_t n, int32_t
 static int measure_count(struct bench_batch *b, struct batch_result *r, int32_t round)
 {
     double ms[N_ENGINES] = {0}, unused = 0;
-    int rc = start_sequences(b, r);
-    for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
-        rc = decode(b, (enum bench_engine)e, r->n, 0, WARM_STEPS,
-                    &unused); /* builds the graphs of this shape */
-    for (int32_t i = 0; i < bench_n_turns(b->n_decode) && rc == APP_OK; i++) {
+    WNW_TRY(start_sequences(b, r));
+    for (int e = 0; e < N_ENGINES; e++) /* builds the graphs of this shape */
+        WNW_TRY(decode(b, (enum bench_engine)e, r->n, 0, WARM_STEPS, &unused));
+    for (int32_t i = 0; i < bench_n_turns(b->n_decode); i++) {
         const int32_t done = i * BENCH_TURN_STEPS, n = bench_turn_steps(b->n_decode, i);
-        for (int k = 0; k < N_ENGINES && rc == APP_OK; k++) {
+        for (int k = 0; k < N_ENGINES; k++) {
             const enum bench_engine e = (enum bench_engine)((k + round) % N_ENGINES);
-            rc = decode(b, e, r->n, WARM_STEPS + done, n, &ms[e]);
+            WNW_TRY(decode(b, e, r->n, WARM_STEPS + done, n, &ms[e]));
         }
     }
-    for (int e = 0; e < N_ENGINES && rc == APP_OK; e++)
+    for (int e = 0; e < N_ENGINES; e++)
         r->speed[e][round] = (double)r->n * b->n_decode * 1e3 / ms[e];
-    return rc;
+    return APP_OK;
 }
 
 static int measure_length(struct bench_batch *b, int32_t length)
@@ -258,19 +255,21 @@ static int measure_length(struct bench_batch *b, int32_t length)
     return rc;
 }
 
+/* The caller closes b in any case. */
+static int measure_and_print(struct bench_batch *b, const struct bench_args *args)
+{
+    WNW_TRY(check(b, args));
+    WNW_TRY(open_all(b));
+    for (int32_t i = 0; i < b->base.n_lengths; i++)
+        WNW_TRY(measure_length(b, b->base.lengths[i]));
+    WNW_TRY(args->app.json ? batch_print_json(b) : batch_print_table(b));
+    return app_finish_stdout();
+}
+
 int bench_run_batch(const struct app_args *app)
 {
-    const struct bench_args *args = (const struct bench_args *)app;
     struct bench_batch b = {0};
-    int rc = check(&b, args);
-    if (rc == APP_OK)
-        rc = open_all(&b);
-    for (int32_t i = 0; rc == APP_OK && i < b.base.n_lengths; i++)
-        rc = measure_length(&b, b.base.lengths[i]);
-    if (rc == APP_OK)
-        rc = args->app.json ? batch_print_json(&b) : batch_print_table(&b);
-    if (rc == APP_OK)
-        rc = app_finish_stdout();
+    const int rc = measure_and_print(&b, (const struct bench_args *)app);
     close_all(&b);
     return rc;
 }

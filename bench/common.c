@@ -51,21 +51,17 @@ int bench_policy(wnw_policy **out, const struct bench_args *args, const char *re
     wnw_policy_facts facts = wnw_policy_facts_default();
     wnw_policy_choice choice;
     if (!app_is_auto(recipe)) {
-        const int status = wnw_policy_parse(out, recipe, args->app.registry);
-        return status == WNW_OK ? APP_OK : app_fail_status(status);
+        return app_status_code(wnw_policy_parse(out, recipe, args->app.registry));
     }
     facts.feeds_again = !args->app.devices;
     facts.kept = isnan(args->app.ratio) ? 0 : 1 - args->app.ratio;
-    int rc = !model_path
-                 ? APP_OK
-                 : app_auto_find_profiles(&facts, &(struct app_profile_want){.given = args->app.profile,
-                                                                             .model = args->app.model,
-                                                                             .model_path = model_path});
-    if (rc == APP_OK)
-        rc = app_auto_choose(out, &choice, &facts);
-    if (rc == APP_OK)
-        app_auto_tell(&choice);
-    return rc;
+    if (model_path)
+        WNW_TRY(app_auto_find_profiles(&facts, &(struct app_profile_want){.given = args->app.profile,
+                                                                          .model = args->app.model,
+                                                                          .model_path = model_path}));
+    WNW_TRY(app_auto_choose(out, &choice, &facts));
+    app_auto_tell(&choice);
+    return APP_OK;
 }
 
 int32_t *bench_make_tokens(int32_t n, int32_t n_vocab)
@@ -170,9 +166,7 @@ void bench_describe_machine(char *out, size_t size, int n_threads)
 int bench_base_open(struct bench_base *b)
 {
     int32_t longest = 0;
-    const int status = app_model_open(&b->model, b->model_path, NULL, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(app_status_code(app_model_open(&b->model, b->model_path, NULL, NULL)));
     b->info = wnw_model_info_default();
     (void)wnw_model_get_info(b->model, &b->info); /* this call does not fail for an open model */
     for (int32_t i = 0; i < b->n_lengths; i++) {

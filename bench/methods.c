@@ -255,28 +255,34 @@ static int observe(const struct bench_methods *b, wnw_session *s, int32_t group,
     return wnw_session_begin(s, &run);
 }
 
+/* The part of read_tokens whose memory is measured. Returns a status of the library. */
+static int open_and_read(const struct bench_methods *b, int32_t group, int32_t n, struct reading *out)
+{
+    const wnw_session_params params = bench_session_params(&b->base);
+    WNW_TRY(wnw_session_new(&out->session, b->base.model, &params));
+    out->status = observe(b, out->session, group, n);
+    if (out->status != WNW_OK)
+        return WNW_OK;
+    const double start = app_now_ms();
+    const int status = wnw_session_prefill(out->session, b->base.tokens, n, NULL, NULL);
+    out->ms = app_now_ms() - start;
+    return status;
+}
+
 /* Reads n tokens for a group, or plainly, in a new session, which stays open. Fails only if reading fails
  * without observing too; a refusal to observe is stored in out->status. */
 static int read_tokens(struct bench_methods *b, int32_t group, int32_t n, struct reading *out)
 {
-    const wnw_session_params params = bench_session_params(&b->base);
     struct bench_memory memory;
     *out = (struct reading){.ms = NAN};
     bench_memory_start(&memory);
-    int status = wnw_session_new(&out->session, b->base.model, &params);
-    if (status == WNW_OK)
-        out->status = observe(b, out->session, group, n);
-    if (status == WNW_OK && out->status == WNW_OK) {
-        const double start = app_now_ms();
-        status = wnw_session_prefill(out->session, b->base.tokens, n, NULL, NULL);
-        out->ms = app_now_ms() - start;
-    }
+    const int status = open_and_read(b, group, n, out);
     bench_memory_stop(&memory);
     out->peak = memory.peak;
     bench_memory_start(&memory);
     out->resident = memory.before;
     step_done(b, STEPS_READING);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 static void close_reading(struct reading *r)
@@ -391,19 +397,18 @@ static void compare(struct bench_method *m, int32_t round, const struct reading 
 static int run_round(struct bench_methods *b, int32_t n, int32_t round)
 {
     struct reading before, after = {0};
-    int rc = read_plainly(b, n, &before);
-    for (int32_t from = 0, to; from < b->n_groups && rc == APP_OK; from = to) {
+    WNW_TRY(read_plainly(b, n, &before));
+    for (int32_t from = 0, to; from < b->n_groups; from = to) {
         to = next_plain(b, from);
-        for (int32_t g = from; g < to && rc == APP_OK; g++)
-            rc = run_group(b, g, n, round);
-        if (rc == APP_OK)
-            rc = read_plainly(b, n, &after);
-        for (int32_t i = 0; i < b->n_methods && rc == APP_OK; i++)
+        for (int32_t g = from; g < to; g++)
+            WNW_TRY(run_group(b, g, n, round));
+        WNW_TRY(read_plainly(b, n, &after));
+        for (int32_t i = 0; i < b->n_methods; i++)
             if (b->methods[i].group >= from && b->methods[i].group < to)
                 compare(&b->methods[i], round, &before, &after);
         before = after;
     }
-    return rc;
+    return APP_OK;
 }
 
 static int run_length(struct bench_methods *b, int32_t n)
@@ -432,22 +437,23 @@ static int warm_up(struct bench_methods *b)
     return rc;
 }
 
+/* The caller closes b in any case. */
+static int measure_and_report(struct bench_methods *b, const struct bench_args *args)
+{
+    WNW_TRY(set_up(b, args));
+    WNW_TRY(warm_up(b));
+    WNW_TRY(bench_methods_report_begin(b));
+    for (int32_t i = 0; i < b->base.n_lengths; i++) {
+        WNW_TRY(run_length(b, b->base.lengths[i]));
+        bench_methods_report(b, b->base.lengths[i]);
+    }
+    return bench_methods_report_end(b);
+}
+
 int bench_run_methods(const struct app_args *app)
 {
-    const struct bench_args *args = (const struct bench_args *)app;
     struct bench_methods b = {0};
-    int rc = set_up(&b, args);
-    if (rc == APP_OK)
-        rc = warm_up(&b);
-    if (rc == APP_OK)
-        rc = bench_methods_report_begin(&b);
-    for (int32_t i = 0; i < b.base.n_lengths && rc == APP_OK; i++) {
-        rc = run_length(&b, b.base.lengths[i]);
-        if (rc == APP_OK)
-            bench_methods_report(&b, b.base.lengths[i]);
-    }
-    if (rc == APP_OK)
-        rc = bench_methods_report_end(&b);
+    const int rc = measure_and_report(&b, (const struct bench_args *)app);
     app_out_abort(&b.csv);
     close_bench(&b);
     return rc;

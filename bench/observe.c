@@ -151,24 +151,24 @@ struct bench_observe {
 
 /* ---- Setting up ---- */
 
+/* Returns a status of the library. */
 static int parse_policies(struct bench_observe *b)
 {
-    int status = wnw_registry_new(&b->registry);
-    for (size_t i = 0; i < sizeof scorers / sizeof *scorers && status == WNW_OK; i++)
-        status = wnw_registry_add(b->registry, &scorers[i].part);
-    for (int i = 0; i < N_FIGURES && status == WNW_OK; i++)
-        status = wnw_policy_parse(&b->policies[i], figures[i].recipe, b->registry);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    WNW_TRY(wnw_registry_new(&b->registry));
+    for (size_t i = 0; i < sizeof scorers / sizeof *scorers; i++)
+        WNW_TRY(wnw_registry_add(b->registry, &scorers[i].part));
+    for (int i = 0; i < N_FIGURES; i++)
+        WNW_TRY(wnw_policy_parse(&b->policies[i], figures[i].recipe, b->registry));
+    return WNW_OK;
 }
 
 static int set_up(struct bench_observe *b, const struct bench_args *args)
 {
     WNW_TRY(bench_base_check(&b->base, args));
-    WNW_TRY(parse_policies(b));
+    WNW_TRY(app_status_code(parse_policies(b)));
     WNW_TRY(bench_base_open(&b->base));
     const wnw_session_params params = bench_session_params(&b->base);
-    const int status = wnw_session_new(&b->session, b->base.model, &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_session_new(&b->session, b->base.model, &params));
 }
 
 static void close_bench(struct bench_observe *b)
@@ -209,7 +209,7 @@ static int time_reading(struct bench_observe *b, enum reading reading, int32_t n
     const double start = app_now_ms();
     status = wnw_session_prefill(b->session, b->base.tokens, n, NULL, NULL);
     *ms = app_now_ms() - start;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* Plans, and compacts for the row that measures it. A refusal is stored in r->why and is no error. */
@@ -370,21 +370,23 @@ static int write_csv(struct bench_observe *b)
     return app_out_commit(&out);
 }
 
+/* The caller closes b in any case. */
+static int measure_and_report(struct bench_observe *b, const struct bench_args *args)
+{
+    WNW_TRY(set_up(b, args));
+    WNW_TRY(measure(b));
+    if (args->csv)
+        WNW_TRY(write_csv(b));
+    if (args->app.json)
+        return print_json(b);
+    print_table(b);
+    return app_finish_stdout();
+}
+
 int bench_run_observe(const struct app_args *app)
 {
-    const struct bench_args *args = (const struct bench_args *)app;
     struct bench_observe b = {0};
-    int rc = set_up(&b, args);
-    if (rc == APP_OK)
-        rc = measure(&b);
-    if (rc == APP_OK && args->csv)
-        rc = write_csv(&b);
-    if (rc == APP_OK && args->app.json)
-        rc = print_json(&b);
-    else if (rc == APP_OK) {
-        print_table(&b);
-        rc = app_finish_stdout();
-    }
+    const int rc = measure_and_report(&b, (const struct bench_args *)app);
     close_bench(&b);
     return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "app/console.h"
 #include "app/process.h"
+#include "base/err.h"
 #include "bench/peak_kernel.h"
 
 #include <pthread.h>
@@ -115,23 +116,21 @@ static int measure_kernel(struct bench_peak *peaks, const struct bench_peak_kern
 {
     struct team t = {.n_threads = n_threads, .kernel = k, .reps = WARM_REPS};
     double ms;
-    int rc = run_team(&t, &ms);
-    if (rc == APP_OK && ms > 0)
+    WNW_TRY(run_team(&t, &ms));
+    if (ms > 0)
         t.reps = (int64_t)(WARM_REPS * RUN_MS / ms) + 1;
-    for (int run = 0; run < RUNS && rc == APP_OK; run++) {
-        rc = run_team(&t, &ms);
-        if (rc == APP_OK)
-            raise_to(&peaks[k->kind], (double)t.reps * k->ops * n_threads / (ms * 1e-3), k->how);
+    for (int run = 0; run < RUNS; run++) {
+        WNW_TRY(run_team(&t, &ms));
+        raise_to(&peaks[k->kind], (double)t.reps * k->ops * n_threads / (ms * 1e-3), k->how);
     }
-    return rc;
+    return APP_OK;
 }
 
 static int measure_kernels(struct bench_peak *peaks, const struct bench_peak_kernel *list, int32_t n_threads)
 {
-    int rc = APP_OK;
-    for (; list && list->run && rc == APP_OK; list++)
-        rc = measure_kernel(peaks, list, n_threads);
-    return rc;
+    for (; list && list->run; list++)
+        WNW_TRY(measure_kernel(peaks, list, n_threads));
+    return APP_OK;
 }
 
 /* A buffer that no cache holds. */

@@ -40,8 +40,7 @@ static int open_all(struct bench_roofline *b)
                             b->base.lengths[i], n_behind(b), b->base.info.n_ctx_train);
     params.n_ubatch = BENCH_N_UBATCH;
     params.n_threads = b->base.n_threads;
-    const int status = wnw_engine_new(&b->engine, b->base.model, &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(wnw_engine_new(&b->engine, b->base.model, &params));
 }
 
 static void close_all(struct bench_roofline *b)
@@ -83,19 +82,19 @@ static wnw_work window_work(const struct bench_roofline *b, int32_t n)
                       .bytes = 2.0 * m->n_head_kv * m->n_embd_head * n * n_layer};
 }
 
+/* The functions of a round return a status of the library. */
+
 /* Reads n tokens after those that s has. policy: whose observations are made meanwhile; NULL = none. */
 static int read_tokens(struct bench_roofline *b, wnw_session *s, const wnw_policy *policy, int32_t n,
                        struct roof_round *r)
 {
-    int status = bench_observe(s, policy);
-    if (status == WNW_OK)
-        status = wnw_engine_measure(b->engine, true);
+    WNW_TRY(bench_observe(s, policy));
+    WNW_TRY(wnw_engine_measure(b->engine, true));
     const double start = app_now_ms();
-    if (status == WNW_OK)
-        status = wnw_session_prefill(s, b->base.tokens, n, NULL, NULL);
+    WNW_TRY(wnw_session_prefill(s, b->base.tokens, n, NULL, NULL));
     take_times(b, r, app_now_ms() - start);
     r->untimed_ms = NAN;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return WNW_OK;
 }
 
 /* Compresses s, which counts as part of the prompt's time. */
@@ -103,13 +102,10 @@ static int compress(struct bench_roofline *b, wnw_session *s, struct roof_length
 {
     const wnw_size size = {.kind = WNW_SIZE_RATIO, .ratio = b->base.args->app.ratio};
     wnw_report report = wnw_report_default();
-    int status = wnw_engine_measure(b->engine, false);
+    WNW_TRY(wnw_engine_measure(b->engine, false));
     const double start = app_now_ms();
-    if (status == WNW_OK)
-        status = wnw_session_compress(s, b->policy, &size, &report);
+    WNW_TRY(wnw_session_compress(s, b->policy, &size, &report));
     const double ms = app_now_ms() - start;
-    if (status != WNW_OK)
-        return app_fail_status(status);
     const wnw_work work = window_work(b, l->n);
     r->part[ROOF_OBSERVATION].ms += report.observe_ms;
     r->part[ROOF_OBSERVATION].ops += work.ops;
@@ -117,57 +113,59 @@ static int compress(struct bench_roofline *b, wnw_session *s, struct roof_length
     r->part[ROOF_COMPRESSION].ms = ms - report.observe_ms;
     r->ms += ms;
     l->kept_mean = report.kept_mean;
-    return APP_OK;
+    return WNW_OK;
 }
 
 /* Decodes n_decode tokens and one before, which builds the graph. *ms is the time of those after it. */
 static int decode(struct bench_roofline *b, wnw_session *s, bool measured, double *ms)
 {
-    int status = wnw_engine_measure(b->engine, measured);
-    if (status == WNW_OK)
-        status = wnw_session_decode(s, b->base.tokens[0]);
-    if (status == WNW_OK)
-        status = wnw_engine_measure(b->engine, measured); /* forgets that token */
+    WNW_TRY(wnw_engine_measure(b->engine, measured));
+    WNW_TRY(wnw_session_decode(s, b->base.tokens[0]));
+    WNW_TRY(wnw_engine_measure(b->engine, measured)); /* forgets that token */
     const double start = app_now_ms();
-    for (int32_t i = 0; i < b->n_decode && status == WNW_OK; i++)
-        status = wnw_session_decode(s, b->base.tokens[i % b->base.lengths[0]]);
+    for (int32_t i = 0; i < b->n_decode; i++)
+        WNW_TRY(wnw_session_decode(s, b->base.tokens[i % b->base.lengths[0]]));
     *ms = app_now_ms() - start;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return WNW_OK;
 }
 
 static int decode_both_ways(struct bench_roofline *b, wnw_session *s, struct roof_round *r)
 {
     double ms = 0;
-    const int status = bench_observe(s, NULL); /* only decoding is measured */
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(bench_observe(s, NULL)); /* only decoding is measured */
     WNW_TRY(decode(b, s, true, &ms));
     take_times(b, r, ms);
     return decode(b, s, false, &r->untimed_ms);
 }
 
-static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t round)
+/* The sessions of a round: that which has read the prompt, its compressed copy, and a copy of that one, which reads the chunk. */
+struct roof_sessions {
+    wnw_session *full, *kept, *next;
+};
+
+static int measure_phases(struct bench_roofline *b, struct roof_sessions *s, struct roof_length *l,
+                          int32_t round)
 {
     const wnw_session_params params = bench_session_params(&b->base);
-    wnw_session *full = NULL, *kept = NULL, *next = NULL;
-    int status = wnw_session_new_on(&full, b->engine, &params);
-    int rc = status == WNW_OK ? read_tokens(b, full, b->policy, l->n, &l->rounds[ROOF_PREFILL][round])
-                              : app_fail_status(status);
-    if (rc == APP_OK && (status = wnw_session_copy(&kept, full)) != WNW_OK)
-        rc = app_fail_status(status);
-    if (rc == APP_OK)
-        rc = compress(b, kept, l, &l->rounds[ROOF_PREFILL][round]);
-    if (rc == APP_OK)
-        rc = decode_both_ways(b, full, &l->rounds[ROOF_FULL][round]);
-    if (rc == APP_OK && (status = wnw_session_copy(&next, kept)) != WNW_OK)
-        rc = app_fail_status(status);
-    if (rc == APP_OK)
-        rc = read_tokens(b, next, NULL, l->n_chunk, &l->rounds[ROOF_CHUNK][round]);
-    if (rc == APP_OK)
-        rc = decode_both_ways(b, kept, &l->rounds[ROOF_KEPT][round]);
-    wnw_session_free(full);
-    wnw_session_free(kept);
-    wnw_session_free(next);
+    WNW_TRY(wnw_session_new_on(&s->full, b->engine, &params));
+    WNW_TRY(read_tokens(b, s->full, b->policy, l->n, &l->rounds[ROOF_PREFILL][round]));
+    WNW_TRY(wnw_session_copy(&s->kept, s->full));
+    WNW_TRY(compress(b, s->kept, l, &l->rounds[ROOF_PREFILL][round]));
+    WNW_TRY(decode_both_ways(b, s->full, &l->rounds[ROOF_FULL][round]));
+    WNW_TRY(wnw_session_copy(&s->next, s->kept));
+    WNW_TRY(read_tokens(b, s->next, NULL, l->n_chunk, &l->rounds[ROOF_CHUNK][round]));
+    return decode_both_ways(b, s->kept, &l->rounds[ROOF_KEPT][round]);
+}
+
+/* Returns an exit code. */
+static int run_round(struct bench_roofline *b, struct roof_length *l, int32_t round)
+{
+    struct roof_sessions s = {0};
+    const int status = measure_phases(b, &s, l, round);
+    const int rc = app_status_code(status);
+    wnw_session_free(s.full);
+    wnw_session_free(s.kept);
+    wnw_session_free(s.next);
     return rc;
 }
 
@@ -187,25 +185,32 @@ static int measure_length(struct bench_roofline *b, int32_t n)
     return rc;
 }
 
+static int measure_lengths(struct bench_roofline *b)
+{
+    int rc = APP_OK;
+    app_progress_start(&b->progress, "bench roofline", "rounds");
+    for (int32_t i = 0; rc == APP_OK && i < b->base.n_lengths; i++)
+        rc = measure_length(b, b->base.lengths[i]);
+    app_progress_end(&b->progress);
+    return rc;
+}
+
+/* The caller closes b in any case. */
+static int measure_and_print(struct bench_roofline *b, const struct bench_args *args)
+{
+    WNW_TRY(check(b, args));
+    WNW_TRY(open_all(b));
+    WNW_TRY(bench_peaks_measure(b->peaks, b->base.n_threads));
+    WNW_TRY(measure_lengths(b));
+    WNW_TRY(bench_peaks_measure(b->peaks, b->base.n_threads));
+    WNW_TRY(args->app.json ? roofline_print_json(b) : roofline_print_table(b));
+    return app_finish_stdout();
+}
+
 int bench_run_roofline(const struct app_args *app)
 {
-    const struct bench_args *args = (const struct bench_args *)app;
     struct bench_roofline b = {0};
-    int rc = check(&b, args);
-    if (rc == APP_OK)
-        rc = open_all(&b);
-    if (rc == APP_OK)
-        rc = bench_peaks_measure(b.peaks, b.base.n_threads);
-    app_progress_start(&b.progress, "bench roofline", "rounds");
-    for (int32_t i = 0; rc == APP_OK && i < b.base.n_lengths; i++)
-        rc = measure_length(&b, b.base.lengths[i]);
-    app_progress_end(&b.progress);
-    if (rc == APP_OK)
-        rc = bench_peaks_measure(b.peaks, b.base.n_threads);
-    if (rc == APP_OK)
-        rc = args->app.json ? roofline_print_json(&b) : roofline_print_table(&b);
-    if (rc == APP_OK)
-        rc = app_finish_stdout();
+    const int rc = measure_and_print(&b, (const struct bench_args *)app);
     close_all(&b);
     return rc;
 }

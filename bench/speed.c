@@ -38,28 +38,20 @@ static int check(struct bench *b)
     b->n_reps = (int32_t)args->reps;
     b->n_decode = (int32_t)args->decode_tokens;
     b->n_threads = args->app.threads == APP_UNSET ? wnw_usable_cores() : (int32_t)args->app.threads;
-    int rc = check_devices(args);
-    if (rc == APP_OK)
-        rc = bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths);
-    if (rc == APP_OK)
-        rc = app_kv_check(&b->kv, &args->app, WNW_ATTN_OWN);
-    if (rc != APP_OK)
-        return rc;
-    rc = bench_policy(&b->policy, args, args->app.policy, NULL);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(check_devices(args));
+    WNW_TRY(bench_parse_lengths(b->lengths, &b->n_lengths, args->lengths));
+    WNW_TRY(app_kv_check(&b->kv, &args->app, WNW_ATTN_OWN));
+    WNW_TRY(bench_policy(&b->policy, args, args->app.policy, NULL));
     if (wnw_policy_is_full(b->policy))
         return app_fail(APP_BAD_INPUT,
                         "--policy full compresses nothing, and the full cache is measured anyway");
-    rc = app_model_path(&b->model_path, args->app.model);
-    if (rc == APP_OK)
-        rc = bench_check_csv(&b->inputs, args, b->model_path);
+    WNW_TRY(app_model_path(&b->model_path, args->app.model));
+    WNW_TRY(bench_check_csv(&b->inputs, args, b->model_path));
     b->n_engines = args->bridge ? N_ENGINES : BRIDGE;
-    if (rc == APP_OK)
-        rc = bench_start_peer(&b->peer[LLAMA], args, b->n_threads);
-    for (int e = BRIDGE; e < b->n_engines && rc == APP_OK; e++)
-        rc = bench_start_bridge(&b->peer[e], args);
-    return rc;
+    WNW_TRY(bench_start_peer(&b->peer[LLAMA], args, b->n_threads));
+    for (int e = BRIDGE; e < b->n_engines; e++)
+        WNW_TRY(bench_start_bridge(&b->peer[e], args));
+    return APP_OK;
 }
 
 /* Tokens that are decoded after a context: those that are timed, and one of each turn that is not. */
@@ -95,7 +87,7 @@ static int new_session(wnw_session **s, const struct bench *b, const wnw_policy 
     int status = wnw_session_new(s, b->model, &params);
     if (status == WNW_OK && policy)
         status = bench_observe(*s, policy);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(status);
 }
 
 /* The sequence of one engine on the devices, which share a model. */
@@ -109,8 +101,7 @@ static int new_sequence(struct bench *b, enum bench_engine e, const wnw_policy *
                                                .n_threads = b->n_threads,
                                                .kv_type = b->kv.type,
                                                .policy = policy};
-    const int status = app_sequence_new(&b->sequence[e], &params);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return app_status_code(app_sequence_new(&b->sequence[e], &params));
 }
 
 static int open_devices(struct bench *b, int32_t n_ctx)
@@ -135,23 +126,17 @@ static int open_ours(struct bench *b, int32_t n_ctx)
 static int open_engines(struct bench *b)
 {
     int32_t longest = WARM_TOKENS;
-    const int status = app_model_open(&b->model, b->model_path, NULL, NULL);
-    if (status != WNW_OK)
-        return app_fail_status(status);
+    WNW_TRY(app_status_code(app_model_open(&b->model, b->model_path, NULL, NULL)));
     b->info = wnw_model_info_default();
     (void)wnw_model_get_info(b->model, &b->info); /* this call does not fail for an open model */
-    int rc = fit_lengths(b);
-    if (rc != APP_OK)
-        return rc;
+    WNW_TRY(fit_lengths(b));
     for (int32_t i = 0; i < b->n_lengths; i++)
         longest = b->lengths[i] > longest ? b->lengths[i] : longest;
     const struct bench_llama_params params = {
         .n_ctx = longest + n_decoded(b), .n_ubatch = BENCH_N_UBATCH, .n_threads = b->n_threads};
-    for (int e = 0; e < b->n_engines && rc == APP_OK; e++)
+    for (int e = 0; e < b->n_engines; e++)
         if (b->peer[e])
-            rc = bench_peer_load(b->peer[e], b->model_path, &params);
-    if (rc != APP_OK)
-        return rc;
+            WNW_TRY(bench_peer_load(b->peer[e], b->model_path, &params));
     b->tokens = bench_make_tokens(longest + n_decoded(b), b->info.n_vocab);
     if (!b->tokens)
         return app_fail(APP_FAILED, "out of memory");
@@ -170,36 +155,33 @@ static void step_done(struct bench *b, int32_t n_tokens, int32_t n_all)
 static int read_by_llama(struct bench *b, enum bench_engine e, const struct bench_length *r, double *ms)
 {
     struct bench_peer *p = b->peer[e];
-    int rc = bench_peer_reset(p);
-    if (rc == APP_OK && e == BRIDGE_COMPRESSED)
-        rc = bench_peer_policy(p, wnw_policy_string(b->policy), r->budget);
-    if (rc == APP_OK)
-        rc = bench_peer_feed(p, 0, b->tokens, r->n, ms);
-    return rc == APP_OK && e == BRIDGE_COMPRESSED ? bench_peer_compress(p, ms) : rc;
+    WNW_TRY(bench_peer_reset(p));
+    if (e == BRIDGE_COMPRESSED)
+        WNW_TRY(bench_peer_policy(p, wnw_policy_string(b->policy), r->budget));
+    WNW_TRY(bench_peer_feed(p, 0, b->tokens, r->n, ms));
+    return e == BRIDGE_COMPRESSED ? bench_peer_compress(p, ms) : APP_OK;
 }
 
-/* The COMPRESSED session compresses what it has read, which counts as prefill. */
+/* The COMPRESSED session compresses what it has read, which counts as prefill. Returns a status of the library. */
 static int read_by_us(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out,
                       double *ms)
 {
     wnw_session *s = e == FULL ? b->full : b->compressed;
     wnw_session_reset(s);
     const double start = bench_now_ms(b->args);
-    int status = wnw_session_prefill(s, b->tokens, r->n, NULL, NULL);
-    if (status == WNW_OK && e == COMPRESSED) {
+    WNW_TRY(wnw_session_prefill(s, b->tokens, r->n, NULL, NULL));
+    if (e == COMPRESSED) {
         const wnw_size size = {.kind = WNW_SIZE_BUDGET, .budget = r->budget};
         wnw_report report = {WNW_INIT(wnw_report)};
         const double before = bench_now_ms(b->args);
-        status = wnw_session_compress(s, b->policy, &size, &report);
+        WNW_TRY(wnw_session_compress(s, b->policy, &size, &report));
         out->compress_ms = bench_now_ms(b->args) - before;
         r->kept_mean = report.kept_mean;
     }
     *ms = bench_now_ms(b->args) - start;
-    if (status != WNW_OK)
-        return app_fail_status(status);
     r->stats[e] = wnw_cache_stats_default();
     (void)wnw_cache_get_stats(s, &r->stats[e]);
-    return APP_OK;
+    return WNW_OK;
 }
 
 /* The same on --devices. */
@@ -208,20 +190,19 @@ static int read_by_devices(struct bench *b, enum bench_engine e, struct bench_le
 {
     struct app_sequence *s = b->sequence[e];
     struct app_sequence_size size;
-    int status = app_sequence_rewind(s, 0);
+    WNW_TRY(app_sequence_rewind(s, 0));
     const double start = bench_now_ms(b->args);
-    if (status == WNW_OK)
-        status = app_sequence_read(s, b->tokens, r->n, NULL, NULL);
-    if (status == WNW_OK && e == COMPRESSED) {
+    WNW_TRY(app_sequence_read(s, b->tokens, r->n, NULL, NULL));
+    if (e == COMPRESSED) {
         const double before = bench_now_ms(b->args);
-        status = app_sequence_compress(s, &(wnw_size){.kind = WNW_SIZE_BUDGET, .budget = r->budget}, 0);
+        WNW_TRY(app_sequence_compress(s, &(wnw_size){.kind = WNW_SIZE_BUDGET, .budget = r->budget}, 0));
         out->compress_ms = bench_now_ms(b->args) - before;
     }
     *ms = bench_now_ms(b->args) - start;
     app_sequence_measure(s, &size);
     if (e == COMPRESSED)
         r->kept_mean = size.kept_mean;
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    return WNW_OK;
 }
 
 /* Devices give memory back when the next token is computed, so that the cache is measured after decoding. */
@@ -244,16 +225,15 @@ static void measure_devices(struct bench *b, struct bench_length *r)
 static int time_prefill(struct bench *b, enum bench_engine e, struct bench_length *r, struct bench_round *out)
 {
     double ms = 0;
-    int rc;
     bench_wait_until_asleep();
-    if (b->peer[e])
-        rc = read_by_llama(b, e, r, &ms);
-    else if (b->sequence[e])
-        rc = read_by_devices(b, e, r, out, &ms);
-    else
-        rc = read_by_us(b, e, r, out, &ms);
+    if (b->peer[e]) {
+        WNW_TRY(read_by_llama(b, e, r, &ms));
+    } else {
+        WNW_TRY(app_status_code(b->sequence[e] ? read_by_devices(b, e, r, out, &ms)
+                                               : read_by_us(b, e, r, out, &ms)));
+    }
     out->prefill[e] = (double)r->n * 1e3 / ms;
-    return rc;
+    return APP_OK;
 }
 
 /* One token that is not timed, and n that are: tokens[1 + n]. */
@@ -267,10 +247,8 @@ static int decode_turn(struct bench *b, enum bench_engine e, const int32_t *toke
         if (i == 1)
             start = bench_now_ms(b->args);
         wnw_session *s = e == FULL ? b->full : b->compressed;
-        const int status = b->sequence[e] ? app_sequence_read(b->sequence[e], &tokens[i], 1, NULL, NULL)
-                                          : wnw_session_decode(s, tokens[i]);
-        if (status != WNW_OK)
-            return app_fail_status(status);
+        WNW_TRY(app_status_code(b->sequence[e] ? app_sequence_read(b->sequence[e], &tokens[i], 1, NULL, NULL)
+                                               : wnw_session_decode(s, tokens[i])));
     }
     *ms += bench_now_ms(b->args) - start;
     return APP_OK;
@@ -280,25 +258,23 @@ static int run_round(struct bench *b, struct bench_length *r, struct bench_round
                      int32_t n_all)
 {
     double ms[N_ENGINES] = {0};
-    int rc = APP_OK;
     /* Which engine goes first changes from round to round. */
-    for (int k = 0; k < b->n_engines && rc == APP_OK; k++) {
-        rc = time_prefill(b, (enum bench_engine)((k + turn) % b->n_engines), r, out);
+    for (int k = 0; k < b->n_engines; k++) {
+        WNW_TRY(time_prefill(b, (enum bench_engine)((k + turn) % b->n_engines), r, out));
         step_done(b, r->n, n_all);
     }
-    for (int32_t i = 0; i < bench_n_turns(b->n_decode) && rc == APP_OK; i++) {
+    for (int32_t i = 0; i < bench_n_turns(b->n_decode); i++) {
         const int32_t n = bench_turn_steps(b->n_decode, i);
         const int32_t *tokens = b->tokens + r->n + i * (BENCH_TURN_STEPS + 1);
-        for (int k = 0; k < b->n_engines && rc == APP_OK; k++) {
+        for (int k = 0; k < b->n_engines; k++) {
             const enum bench_engine e = (enum bench_engine)((k + turn) % b->n_engines);
-            rc = decode_turn(b, e, tokens, n, &ms[e]);
+            WNW_TRY(decode_turn(b, e, tokens, n, &ms[e]));
         }
     }
-    for (int e = 0; e < b->n_engines && rc == APP_OK; e++)
+    for (int e = 0; e < b->n_engines; e++)
         out->decode[e] = b->n_decode * 1e3 / ms[e];
-    if (rc == APP_OK)
-        measure_devices(b, r);
-    return rc;
+    measure_devices(b, r);
+    return APP_OK;
 }
 
 static int64_t budget_for(const struct bench *b, int32_t n)
@@ -314,13 +290,23 @@ static int warm_up(struct bench *b)
     struct bench_length r = {.n = WARM_TOKENS, .budget = WARM_TOKENS};
     struct bench_round ignored = {0};
     double ms = 0.0;
-    int rc = APP_OK;
-    for (int e = 0; e < b->n_engines && rc == APP_OK; e++) {
-        rc = time_prefill(b, (enum bench_engine)e, &r, &ignored);
-        if (rc == APP_OK)
-            rc = decode_turn(b, (enum bench_engine)e, b->tokens, 1, &ms);
+    for (int e = 0; e < b->n_engines; e++) {
+        WNW_TRY(time_prefill(b, (enum bench_engine)e, &r, &ignored));
+        WNW_TRY(decode_turn(b, (enum bench_engine)e, b->tokens, 1, &ms));
     }
-    return rc;
+    return APP_OK;
+}
+
+static int measure_length(struct bench *b, int32_t n, int32_t n_all)
+{
+    struct bench_length *r = &b->results[b->n_results++];
+    *r = (struct bench_length){.n = n, .budget = budget_for(b, n)};
+    r->rounds = calloc((size_t)b->n_reps, sizeof *r->rounds);
+    if (!r->rounds)
+        return app_fail(APP_FAILED, "out of memory");
+    for (; r->n_rounds < b->n_reps; r->n_rounds++)
+        WNW_TRY(run_round(b, r, &r->rounds[r->n_rounds], r->n_rounds, n_all));
+    return APP_OK;
 }
 
 static int measure(struct bench *b)
@@ -331,17 +317,8 @@ static int measure(struct bench *b)
         n_all += (int64_t)b->lengths[i] * b->n_reps * b->n_engines;
     const int32_t n_shown = n_all > INT32_MAX ? INT32_MAX : (int32_t)n_all;
     app_progress_start(&b->progress, "bench", "tokens");
-    for (int32_t i = 0; i < b->n_lengths && rc == APP_OK; i++) {
-        struct bench_length *r = &b->results[b->n_results++];
-        *r = (struct bench_length){.n = b->lengths[i], .budget = budget_for(b, b->lengths[i])};
-        r->rounds = calloc((size_t)b->n_reps, sizeof *r->rounds);
-        if (!r->rounds)
-            rc = app_fail(APP_FAILED, "out of memory");
-        for (int32_t k = 0; k < b->n_reps && rc == APP_OK; k++) {
-            rc = run_round(b, r, &r->rounds[k], k, n_shown);
-            r->n_rounds += rc == APP_OK;
-        }
-    }
+    for (int32_t i = 0; i < b->n_lengths && rc == APP_OK; i++)
+        rc = measure_length(b, b->lengths[i], n_shown);
     app_progress_end(&b->progress);
     return rc;
 }
@@ -363,21 +340,22 @@ static void close_bench(struct bench *b)
     free(b->model_path);
 }
 
+/* The caller closes b in any case. */
+static int measure_and_report(struct bench *b)
+{
+    WNW_TRY(check(b));
+    WNW_TRY(open_engines(b));
+    WNW_TRY(measure(b));
+    if (b->args->csv)
+        WNW_TRY(bench_write_csv(b));
+    WNW_TRY(b->args->app.json ? bench_print_json(b) : bench_print_table(b));
+    return app_finish_stdout();
+}
+
 int bench_run_speed(const struct app_args *app)
 {
-    const struct bench_args *args = (const struct bench_args *)app;
-    struct bench b = {.args = args};
-    int rc = check(&b);
-    if (rc == APP_OK)
-        rc = open_engines(&b);
-    if (rc == APP_OK)
-        rc = measure(&b);
-    if (rc == APP_OK && args->csv)
-        rc = bench_write_csv(&b);
-    if (rc == APP_OK)
-        rc = args->app.json ? bench_print_json(&b) : bench_print_table(&b);
-    if (rc == APP_OK)
-        rc = app_finish_stdout();
+    struct bench b = {.args = (const struct bench_args *)app};
+    const int rc = measure_and_report(&b);
     close_bench(&b);
     return rc;
 }

@@ -153,21 +153,13 @@ static int check_outputs(struct calibrate_job *job)
 
 int calibrate_job_open(struct calibrate_job *job)
 {
-    int rc = set_params(job);
-    if (rc == APP_OK)
-        rc = app_model_path(&job->model_path, job->args->app.model);
-    if (rc == APP_OK) {
-        app_inputs_add(&job->inputs, job->model_path);
-        rc = read_texts(job);
-    }
-    if (rc == APP_OK)
-        rc = find_target(job);
-    if (rc == APP_OK)
-        rc = check_outputs(job);
-    if (rc != APP_OK)
-        return rc;
-    const int status = app_model_open(&job->model, job->model_path, NULL, NULL);
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
+    WNW_TRY(set_params(job));
+    WNW_TRY(app_model_path(&job->model_path, job->args->app.model));
+    app_inputs_add(&job->inputs, job->model_path);
+    WNW_TRY(read_texts(job));
+    WNW_TRY(find_target(job));
+    WNW_TRY(check_outputs(job));
+    return app_status_code(app_model_open(&job->model, job->model_path, NULL, NULL));
 }
 
 /* ---- The work ---- */

@@ -81,21 +81,22 @@ static int load_for(wnw_profile **profile, struct calibrate_job *job, const char
     return load(profile, job, needs.profiles, needs.profiles_optional, user);
 }
 
+/* The caller frees *profile and closes the job in any case. */
+static int measure_policy(wnw_profile **profile, struct calibrate_job *job, const char *recipe)
+{
+    WNW_TRY(calibrate_job_open(job));
+    WNW_TRY(load_for(profile, job, recipe));
+    job->params.recipe = recipe;
+    job->params.profile = *profile;
+    WNW_TRY(calibrate_job_run(job));
+    return calibrate_job_write(job);
+}
+
 /* `def` is the recipe where --policy gives none, the one that the library takes then. */
 static int run_policy(struct calibrate_job *job, const char *def)
 {
-    const char *recipe = job->args->app.policy ? job->args->app.policy : def;
     wnw_profile *profile = NULL;
-    int rc = calibrate_job_open(job);
-    if (rc == APP_OK)
-        rc = load_for(&profile, job, recipe);
-    if (rc == APP_OK) {
-        job->params.recipe = recipe;
-        job->params.profile = profile;
-        rc = calibrate_job_run(job);
-    }
-    if (rc == APP_OK)
-        rc = calibrate_job_write(job);
+    const int rc = measure_policy(&profile, job, job->args->app.policy ? job->args->app.policy : def);
     calibrate_job_close(job);
     wnw_profile_free(profile);
     return rc;
@@ -116,20 +117,22 @@ int calibrate_run_curves(const struct app_args *app)
     return run_policy(&job, "expected_attention:epsilon=0.02");
 }
 
+/* The caller frees *profile and closes the job in any case. */
+static int measure_quality(wnw_profile **profile, struct calibrate_job *job)
+{
+    WNW_TRY(calibrate_job_open(job));
+    WNW_TRY(load(profile, job, 0, APP_KEEP_PROFILES, "calibrate quality"));
+    job->params.profile = *profile;
+    WNW_TRY(calibrate_job_run(job));
+    return calibrate_job_write(job);
+}
+
 int calibrate_run_quality(const struct app_args *app)
 {
     struct calibrate_job job = {
         .args = (const struct calibrate_args *)app, .kind = "quality", .all_kinds = true};
     wnw_profile *profile = NULL;
-    int rc = calibrate_job_open(&job);
-    if (rc == APP_OK)
-        rc = load(&profile, &job, 0, APP_KEEP_PROFILES, "calibrate quality");
-    if (rc == APP_OK) {
-        job.params.profile = profile;
-        rc = calibrate_job_run(&job);
-    }
-    if (rc == APP_OK)
-        rc = calibrate_job_write(&job);
+    const int rc = measure_quality(&profile, &job);
     calibrate_job_close(&job);
     wnw_profile_free(profile);
     return rc;

@@ -70,19 +70,22 @@ static int write_map(const struct calibrate_job *job)
     return rc;
 }
 
+/* The caller closes the job in any case. */
+static int find_heads(struct calibrate_job *job)
+{
+    WNW_TRY(calibrate_job_open(job));
+    WNW_TRY(calibrate_job_run(job));
+    WNW_TRY(write_map(job));
+    return calibrate_job_write(job);
+}
+
 int calibrate_run_srh(const struct app_args *app)
 {
     const struct srh_args *args = (const struct srh_args *)app;
     struct calibrate_job job = {.args = &args->common,
                                 .kind = "srh",
                                 .outputs = {{"dump", args->common.dump}, {"probes", args->probes}}};
-    int rc = calibrate_job_open(&job);
-    if (rc == APP_OK)
-        rc = calibrate_job_run(&job);
-    if (rc == APP_OK)
-        rc = write_map(&job);
-    if (rc == APP_OK)
-        rc = calibrate_job_write(&job);
+    const int rc = find_heads(&job);
     calibrate_job_close(&job);
     return rc;
 }

@@ -89,27 +89,33 @@ static int print_sample(const struct eval_sample *s)
     return rc;
 }
 
+/* Prints sample k of an item; *more becomes false if there is none. */
+static int dump_sample(struct eval_setup *s, struct eval_item *item, int32_t k, bool *more, int64_t *n_unmade)
+{
+    struct eval_sample sample;
+    int rc = eval_setup_sample(&sample, more, s, item, k);
+    *n_unmade += rc == APP_OK && sample.unmade;
+    if (rc == APP_OK && *more && !sample.unmade)
+        rc = print_sample(&sample);
+    eval_sample_clear(&sample);
+    return rc;
+}
+
 static int dump_samples(struct eval_setup *s)
 {
     /* Every length is tried before the first line is printed, so that an error is one line and nothing
      * else. */
     int64_t n_unmade = 0;
-    int rc = eval_setup_fit(s);
-    for (int32_t i = 0; rc == APP_OK && i < s->items.n; i++) {
+    WNW_TRY(eval_setup_fit(s));
+    for (int32_t i = 0; i < s->items.n; i++) {
         struct eval_item *item = &s->items.items[i];
         bool more = true;
-        for (int32_t k = 0; rc == APP_OK && more && k < item->n; k++) {
-            struct eval_sample sample;
-            rc = eval_setup_sample(&sample, &more, s, item, k);
-            n_unmade += rc == APP_OK && sample.unmade;
-            if (rc == APP_OK && more && !sample.unmade)
-                rc = print_sample(&sample);
-            eval_sample_clear(&sample);
-        }
+        for (int32_t k = 0; more && k < item->n; k++)
+            WNW_TRY(dump_sample(s, item, k, &more, &n_unmade));
     }
-    if (rc == APP_OK && n_unmade > 0)
+    if (n_unmade > 0)
         app_note("%lld samples were left out: " EVAL_WHY_UNMADE, (long long)n_unmade);
-    return rc == APP_OK ? app_finish_stdout() : rc;
+    return app_finish_stdout();
 }
 
 static int print_samples(const struct eval_args *args, const struct eval_suite *suite)

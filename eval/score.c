@@ -55,18 +55,24 @@ static int score_object(double *score, const struct eval_metric *m, const struct
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory for line %lld", (long long)j->number);
 }
 
+static int add_score(struct scores *s, const struct eval_metric *m, const struct eval_jsonl *j,
+                     const json_t *o)
+{
+    double score;
+    WNW_TRY(score_object(&score, m, j, o));
+    if (!eval_grow(&s->at, s->n, sizeof *s->at))
+        return app_fail(APP_FAILED, "out of memory");
+    s->at[s->n++] = score;
+    return APP_OK;
+}
+
 static int score_file(struct scores *s, const struct eval_metric *m, const char *path)
 {
     struct eval_jsonl j;
     json_t *o = NULL;
     int rc = eval_jsonl_open(&j, path);
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
-        double score;
-        rc = score_object(&score, m, &j, o);
-        if (rc == APP_OK && !eval_grow(&s->at, s->n, sizeof *s->at))
-            rc = app_fail(APP_FAILED, "out of memory");
-        if (rc == APP_OK)
-            s->at[s->n++] = score;
+        rc = add_score(s, m, &j, o);
         json_decref(o);
         o = NULL;
     }
@@ -74,6 +80,14 @@ static int score_file(struct scores *s, const struct eval_metric *m, const char 
         rc = app_fail(APP_BAD_INPUT, "'%s' is empty; it has no predictions", path);
     eval_jsonl_close(&j);
     return rc;
+}
+
+static int print_text(const struct scores *s, double mean)
+{
+    for (size_t i = 0; i < s->n; i++)
+        printf("%.9g\n", s->at[i]);
+    printf("mean %.9g\n", mean);
+    return app_finish_stdout();
 }
 
 static int print_json(const struct scores *s, const char *metric, double mean)
@@ -85,11 +99,19 @@ static int print_json(const struct scores *s, const char *metric, double mean)
                                     mean, "scores", list));
 }
 
+static int print_scores(const struct scores *s, const char *metric, bool json)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < s->n; i++)
+        sum += s->at[i];
+    const double mean = sum / (double)s->n;
+    return json ? print_json(s, metric, mean) : print_text(s, mean);
+}
+
 int eval_run_score(const struct app_args *app)
 {
     const struct eval_args *args = (const struct eval_args *)app;
     struct scores s = {0};
-    double sum = 0.0;
     if (!args->metric)
         return app_fail(APP_BAD_INPUT, "no metric; name one with --metric");
     if (!args->input)
@@ -99,16 +121,8 @@ int eval_run_score(const struct app_args *app)
         return unknown_metric(args->metric);
     /* Scores are printed after all lines were checked, so that an error is one line and nothing else. */
     int rc = score_file(&s, m, args->input);
-    for (size_t i = 0; rc == APP_OK && i < s.n; i++)
-        sum += s.at[i];
-    if (rc == APP_OK && app->json) {
-        rc = print_json(&s, m->name, sum / (double)s.n);
-    } else if (rc == APP_OK) {
-        for (size_t i = 0; i < s.n; i++)
-            printf("%.9g\n", s.at[i]);
-        printf("mean %.9g\n", sum / (double)s.n);
-        rc = app_finish_stdout();
-    }
+    if (rc == APP_OK)
+        rc = print_scores(&s, m->name, app->json);
     free(s.at);
     return rc;
 }

@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <winnow_store.h>
 
+/* Returns from the function where a call fails. The caller frees everything. */
+#define TRY(call)                   \
+    do {                            \
+        const int status_ = (call); \
+        if (status_ != WNW_OK)      \
+            return status_;         \
+    } while (0)
+
 static bool print(const char *text, size_t n_bytes, int32_t n_tokens, void *user)
 {
     (void)user;
@@ -23,6 +31,28 @@ static void print_size(const wnw_reader *reader)
                 (double)stats.bytes_full / 1048576);
 }
 
+/* Reads the document, removes three quarters of its entries, answers the first question, and stores what is left. */
+static int read_and_store(wnw_reader **reader, char **argv, const char *text)
+{
+    TRY(wnw_open(reader, argv[1]));
+    TRY(wnw_ask(*reader, "auto", 0.75, text, argv[4], print, NULL));
+    print_size(*reader);
+    return wnw_reader_store(*reader, argv[3]);
+}
+
+/* As the next program does: opens the file and reads nothing again. */
+static int ask_stored(wnw_reader **reader, char **argv)
+{
+    TRY(wnw_open(reader, argv[1]));
+    TRY(wnw_reader_load(*reader, argv[3]));
+    for (int i = 4; i < 6; i++) {
+        const int rc = wnw_ask(*reader, NULL, 0, NULL, argv[i], print, NULL);
+        puts("\n--");
+        TRY(rc);
+    }
+    return WNW_OK;
+}
+
 int main(int argc, char **argv)
 {
     char *text = calloc(1, 1 << 20);
@@ -33,22 +63,12 @@ int main(int argc, char **argv)
         return 2;
     }
     fclose(f);
-    int rc = wnw_open(&reader, argv[1]);
-    if (rc == WNW_OK) /* reads the document and removes three quarters of its entries */
-        rc = wnw_ask(reader, "auto", 0.75, text, argv[4], print, NULL);
-    if (rc == WNW_OK)
-        print_size(reader);
-    if (rc == WNW_OK)
-        rc = wnw_reader_store(reader, argv[3]);
+    int rc = read_and_store(&reader, argv, text);
     wnw_close(reader);
     reader = NULL;
     puts("\n--");
-    if (rc == WNW_OK) /* the next program that asks opens the file and reads nothing again */
-        rc = wnw_open(&reader, argv[1]);
     if (rc == WNW_OK)
-        rc = wnw_reader_load(reader, argv[3]);
-    for (int i = 4; rc == WNW_OK && i < 6; i++, puts("\n--"))
-        rc = wnw_ask(reader, NULL, 0, NULL, argv[i], print, NULL);
+        rc = ask_stored(&reader, argv);
     if (rc != WNW_OK)
         fprintf(stderr, "%s\n", wnw_last_error());
     wnw_close(reader);

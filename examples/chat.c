@@ -14,6 +14,14 @@
 
 enum { MOST_TEXT = 1 << 20, MOST_LINE = 4096 };
 
+/* Returns from the function where a call fails. The caller frees everything. */
+#define TRY(call)                   \
+    do {                            \
+        const int status_ = (call); \
+        if (status_ != WNW_OK)      \
+            return status_;         \
+    } while (0)
+
 struct talk {
     wnw_model *model;
     wnw_policy *policy;
@@ -41,38 +49,37 @@ static int read_turn(struct talk *t, const wnw_prompt *turn)
     const int32_t n_before = wnw_prompt_n_past(turn), n_past = wnw_session_n_past(t->session);
     int32_t n;
     const int32_t *tokens = wnw_chat_tokens(t->chat, &n);
-    int rc = WNW_OK;
     if (n_before < t->n_read) { /* the template rewrote earlier turns */
-        rc = wnw_session_rewind(t->session, n_past - (t->n_read - n_before));
+        TRY(wnw_session_rewind(t->session, n_past - (t->n_read - n_before)));
         t->n_read = n_before;
     }
-    if (rc == WNW_OK && n_before == 0) /* a ratio counts all turns from here on */
-        rc = wnw_session_begin(t->session, &run);
-    if (rc == WNW_OK)
-        rc = wnw_session_read(t->session, tokens + t->n_read, n - t->n_read, &report);
-    if (rc == WNW_OK) {
-        t->n_read = n;
-        fprintf(stderr, "[%d tokens, %.0f kept per head]\n", (int)n, report.kept_mean);
-    }
-    return rc;
+    if (n_before == 0) /* a ratio counts all turns from here on */
+        TRY(wnw_session_begin(t->session, &run));
+    TRY(wnw_session_read(t->session, tokens + t->n_read, n - t->n_read, &report));
+    t->n_read = n;
+    fprintf(stderr, "[%d tokens, %.0f kept per head]\n", (int)n, report.kept_mean);
+    return WNW_OK;
+}
+
+static int read_and_speak(struct talk *t, const wnw_prompt *turn, wnw_generated *said)
+{
+    const wnw_generate_params how = {WNW_INIT(wnw_generate_params), .n_max = 128, .on_text = print};
+    TRY(read_turn(t, turn));
+    const int32_t n_past = wnw_session_n_past(t->session);
+    TRY(wnw_generate(said, t->session, t->sampler, &how));
+    t->n_read += wnw_session_n_past(t->session) - n_past;
+    return wnw_chat_answer(t->chat, said->tokens, said->n_tokens);
 }
 
 static int answer(struct talk *t, const char *question)
 {
-    const wnw_generate_params how = {WNW_INIT(wnw_generate_params), .n_max = 128, .on_text = print};
     wnw_prompt *turn = NULL;
     wnw_generated said = wnw_generated_default();
     int rc = wnw_chat_user(&turn, t->chat, t->document, question, NULL);
     free(t->document);
     t->document = NULL;
     if (rc == WNW_OK)
-        rc = read_turn(t, turn);
-    const int32_t n_past = wnw_session_n_past(t->session);
-    if (rc == WNW_OK)
-        rc = wnw_generate(&said, t->session, t->sampler, &how);
-    t->n_read += wnw_session_n_past(t->session) - n_past;
-    if (rc == WNW_OK)
-        rc = wnw_chat_answer(t->chat, said.tokens, said.n_tokens);
+        rc = read_and_speak(t, turn, &said);
     putchar('\n');
     wnw_generated_clear(&said);
     wnw_prompt_free(turn);
@@ -92,16 +99,11 @@ static char *read_file(const char *path)
 
 static int open_all(struct talk *t, const char *model, const char *policy)
 {
-    int rc = wnw_model_open(&t->model, model, NULL);
-    if (rc == WNW_OK)
-        rc = wnw_policy_parse(&t->policy, policy, NULL);
-    if (rc == WNW_OK)
-        rc = wnw_session_new(&t->session, t->model, NULL);
-    if (rc == WNW_OK)
-        rc = wnw_sampler_new(&t->sampler, NULL);
-    if (rc == WNW_OK)
-        rc = wnw_chat_open(&t->chat, t->model, NULL);
-    return rc;
+    TRY(wnw_model_open(&t->model, model, NULL));
+    TRY(wnw_policy_parse(&t->policy, policy, NULL));
+    TRY(wnw_session_new(&t->session, t->model, NULL));
+    TRY(wnw_sampler_new(&t->sampler, NULL));
+    return wnw_chat_open(&t->chat, t->model, NULL);
 }
 
 int main(int argc, char **argv)

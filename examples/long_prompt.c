@@ -18,6 +18,14 @@
 
 enum { LINE_EVERY = 1024 };
 
+/* Returns from the function where a call fails. The caller frees everything. */
+#define TRY(call)                   \
+    do {                            \
+        const int status_ = (call); \
+        if (status_ != WNW_OK)      \
+            return status_;         \
+    } while (0)
+
 static double seconds_of(clockid_t clock)
 {
     struct timespec t;
@@ -65,28 +73,32 @@ static int32_t *tokens_of(const wnw_model *m, const char *path, int32_t n)
     return tokens;
 }
 
+static int read_and_print(wnw_session *s, const int32_t *tokens, int32_t n, const wnw_run *run,
+                          struct start *start)
+{
+    wnw_report report = {WNW_INIT(wnw_report)};
+    if (run->policy)
+        TRY(wnw_session_begin(s, run));
+    *start = (struct start){seconds_of(CLOCK_MONOTONIC), seconds_of(CLOCK_PROCESS_CPUTIME_ID)};
+    puts("tokens,seconds,cpu_seconds");
+    TRY(wnw_session_read(s, tokens, n, &report));
+    printf("# cache: %.1f MiB at most, %.1f MiB now\n", (double)report.kv_bytes_before / 1048576,
+           (double)report.kv_bytes_after / 1048576);
+    printf("# milliseconds: reading %.0f, observing %.0f, scores %.0f, selection %.0f, compaction %.0f\n",
+           report.read_ms, report.observe_ms, report.score_ms, report.select_ms, report.compact_ms);
+    return WNW_OK;
+}
+
 static int read_prompt(const wnw_model *m, const int32_t *tokens, int32_t n, const wnw_run *run,
                        int32_t n_threads)
 {
     struct start start = {0, 0};
     wnw_session *s = NULL;
-    wnw_report report = {WNW_INIT(wnw_report)};
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .n_ctx = n + 1, .n_threads = n_threads,
                                        .progress = print_progress, .progress_user = &start};
     int rc = wnw_session_new(&s, m, &params);
-    if (rc == WNW_OK && run->policy)
-        rc = wnw_session_begin(s, run);
-    start = (struct start){seconds_of(CLOCK_MONOTONIC), seconds_of(CLOCK_PROCESS_CPUTIME_ID)};
     if (rc == WNW_OK)
-        puts("tokens,seconds,cpu_seconds");
-    if (rc == WNW_OK)
-        rc = wnw_session_read(s, tokens, n, &report);
-    if (rc == WNW_OK) {
-        printf("# cache: %.1f MiB at most, %.1f MiB now\n", (double)report.kv_bytes_before / 1048576,
-               (double)report.kv_bytes_after / 1048576);
-        printf("# milliseconds: reading %.0f, observing %.0f, scores %.0f, selection %.0f, compaction %.0f\n",
-               report.read_ms, report.observe_ms, report.score_ms, report.select_ms, report.compact_ms);
-    }
+        rc = read_and_print(s, tokens, n, run, &start);
     wnw_session_free(s);
     return rc;
 }

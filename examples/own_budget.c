@@ -22,6 +22,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Returns from the function where a call fails. The caller frees everything. */
+#define TRY(call)                   \
+    do {                            \
+        const int status_ = (call); \
+        if (status_ != WNW_OK)      \
+            return status_;         \
+    } while (0)
+
 /* ---- A layer budget ---- */
 
 struct hourglass_opts {
@@ -153,76 +161,78 @@ static int read_text(wnw_session *s, const wnw_model *m)
     return rc;
 }
 
+static void print_kept(const wnw_session *s, int32_t n_layer, const wnw_policy *policy,
+                       const wnw_report *report)
+{
+    printf("%s\n  keeps %.2f of %d entries per head; by layer:", wnw_policy_string(policy), report->kept_mean,
+           wnw_session_n_past(s));
+    for (int32_t il = 0; il < n_layer; il++)
+        printf(" %d", wnw_cache_n(s, il, 0));
+    printf("\n%s%s%s", *report->warning ? "  " : "", report->warning, *report->warning ? "\n" : "");
+}
+
 /* Compresses a copy of the session by half and prints what the first KV head of every layer keeps. */
 static int run_policy(const wnw_session *read, int32_t n_layer, const wnw_policy *policy)
 {
     wnw_session *s = NULL;
     wnw_report report = {WNW_INIT(wnw_report)};
     const wnw_size half = {.kind = WNW_SIZE_RATIO, .ratio = 0.5};
-    int rc = wnw_session_copy(&s, read);
+    TRY(wnw_session_copy(&s, read));
+    const int rc = wnw_session_compress(s, policy, &half, &report);
     if (rc == WNW_OK)
-        rc = wnw_session_compress(s, policy, &half, &report);
-    if (rc == WNW_OK) {
-        printf("%s\n  keeps %.2f of %d entries per head; by layer:", wnw_policy_string(policy),
-               report.kept_mean, wnw_session_n_past(read));
-        for (int32_t il = 0; il < n_layer; il++)
-            printf(" %d", wnw_cache_n(s, il, 0));
-        printf("\n%s%s%s", *report.warning ? "  " : "", report.warning, *report.warning ? "\n" : "");
-    }
+        print_kept(s, n_layer, policy, &report);
     wnw_session_free(s);
     return rc;
 }
 
-static int compare(const wnw_model *m, const wnw_registry *registry)
+static const char *const recipes[] = {"knorm", "knorm+hourglass", "knorm+hourglass:waist=0.25+spread:step=8",
+                                      "snapkv:window=8+hourglass+adakv+spread"};
+enum { N_RECIPES = sizeof recipes / sizeof *recipes };
+
+/* What the program makes. main frees it in any case. */
+struct made {
+    wnw_registry *registry;
+    wnw_model *model;
+    wnw_session *session; /* reads the text once, and is copied for every policy */
+    wnw_policy *policies[N_RECIPES];
+};
+
+static int compare(struct made *x, const char *path)
 {
-    static const char *const recipes[] = {"knorm", "knorm+hourglass",
-                                          "knorm+hourglass:waist=0.25+spread:step=8",
-                                          "snapkv:window=8+hourglass+adakv+spread"};
-    enum { N = sizeof recipes / sizeof *recipes };
-    wnw_policy *policies[N] = {NULL};
-    wnw_session *s = NULL;
     wnw_model_info info = {WNW_INIT(wnw_model_info)};
-    int rc = wnw_model_get_info(m, &info);
-    if (rc == WNW_OK)
-        rc = wnw_session_new(&s, m, NULL);
-    for (int i = 0; rc == WNW_OK && i < N; i++)
-        rc = wnw_policy_parse(&policies[i], recipes[i], registry);
     const wnw_run run = {WNW_INIT(wnw_run),
                          .more = &(wnw_run_more){WNW_INIT(wnw_run_more),
-                                                 .policies = (const wnw_policy *const *)policies,
-                                                 .n_policies = N}};
-    if (rc == WNW_OK)
-        rc = wnw_session_begin(s, &run);
-    if (rc == WNW_OK)
-        rc = read_text(s, m);
-    for (int i = 0; rc == WNW_OK && i < N; i++)
-        rc = run_policy(s, info.n_layer, policies[i]);
-    for (int i = 0; i < N; i++)
-        wnw_policy_free(policies[i]);
-    wnw_session_free(s);
-    return rc;
+                                                 .policies = (const wnw_policy *const *)x->policies,
+                                                 .n_policies = N_RECIPES}};
+    TRY(wnw_registry_new(&x->registry));
+    TRY(wnw_registry_add(x->registry, &hourglass.part));
+    TRY(wnw_registry_add(x->registry, &spread.part));
+    TRY(wnw_model_open(&x->model, path, NULL));
+    TRY(wnw_model_get_info(x->model, &info));
+    TRY(wnw_session_new(&x->session, x->model, NULL));
+    for (int i = 0; i < N_RECIPES; i++)
+        TRY(wnw_policy_parse(&x->policies[i], recipes[i], x->registry));
+    TRY(wnw_session_begin(x->session, &run));
+    TRY(read_text(x->session, x->model));
+    for (int i = 0; i < N_RECIPES; i++)
+        TRY(run_policy(x->session, info.n_layer, x->policies[i]));
+    return WNW_OK;
 }
 
 int main(int argc, char **argv)
 {
-    wnw_model *model = NULL;
-    wnw_registry *registry = NULL;
+    struct made x = {.registry = NULL};
     if (argc != 2) {
         fprintf(stderr, "usage: own_budget MODEL.gguf\n");
         return 2;
     }
-    int rc = wnw_registry_new(&registry);
-    if (rc == WNW_OK)
-        rc = wnw_registry_add(registry, &hourglass.part);
-    if (rc == WNW_OK)
-        rc = wnw_registry_add(registry, &spread.part);
-    if (rc == WNW_OK)
-        rc = wnw_model_open(&model, argv[1], NULL);
-    if (rc == WNW_OK)
-        rc = compare(model, registry);
+    const int rc = compare(&x, argv[1]);
     if (rc != WNW_OK)
         fprintf(stderr, "own_budget: %s\n", wnw_last_error());
-    wnw_model_free(model);
-    wnw_registry_free(registry);
+    for (int i = 0; i < N_RECIPES; i++)
+        wnw_policy_free(x.policies[i]);
+    wnw_session_free(x.session);
+    wnw_model_free(x.model);
+    wnw_registry_free(x.registry);
     return rc == WNW_OK ? 0 : 1;
 }

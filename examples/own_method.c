@@ -20,6 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns from the function where a call fails. The caller frees everything. */
+#define TRY(call)                   \
+    do {                            \
+        const int status_ = (call); \
+        if (status_ != WNW_OK)      \
+            return status_;         \
+    } while (0)
+
 /* ---- The method ---- */
 
 struct stand_out_opts {
@@ -156,80 +164,98 @@ static int build_prompt(struct prompt *p, const wnw_model *m, const char *text, 
         WNW_INIT(wnw_prompt_params), .document = text,
         .question = made_up ? "What is the special magic number for harbor mentioned in the provided text?"
                             : question};
-    int rc = wnw_prompt_build(&p->whole, m, &params);
+    TRY(wnw_prompt_build(&p->whole, m, &params));
     p->tokens = wnw_prompt_tokens(p->whole, &p->n_tokens);
-    if (rc == WNW_OK && made_up)
-        rc = wnw_tokenize(m, start, sizeof start - 1, false, false, &p->start, &p->n_start);
-    return rc;
+    return made_up ? wnw_tokenize(m, start, sizeof start - 1, false, false, &p->start, &p->n_start) : WNW_OK;
 }
 
 /* ---- The comparison ---- */
 
-/* Compresses a copy of the session by half and lets it answer. */
+/* Compresses the session by half and prints how many entries the first layer keeps. */
+static int compress(wnw_session *s, const wnw_model *m, const struct prompt *prompt, const wnw_policy *policy)
+{
+    wnw_model_info info = {WNW_INIT(wnw_model_info)};
+    wnw_report report = {WNW_INIT(wnw_report)};
+    const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = 0.5};
+    TRY(wnw_model_get_info(m, &info));
+    TRY(wnw_session_compress(s, policy, &size, &report));
+    printf("%s\n  keeps %.1f of %d entries per head, in layer 0:", wnw_policy_string(policy),
+           report.kept_mean, prompt->n_tokens);
+    for (int32_t ih = 0; ih < info.n_head_kv; ih++)
+        printf(" %d", wnw_cache_n(s, 0, ih));
+    printf("\n");
+    return WNW_OK;
+}
+
+static int answer(wnw_session *s, const struct prompt *prompt)
+{
+    const wnw_generate_params params = {WNW_INIT(wnw_generate_params),
+                                        .n_max = prompt->n_start > 0 ? 12 : 48};
+    wnw_sampler *sampler = NULL;
+    wnw_generated said = wnw_generated_default();
+    if (prompt->n_start > 0)
+        TRY(wnw_session_prefill(s, prompt->start, prompt->n_start, NULL, NULL));
+    TRY(wnw_sampler_new(&sampler, NULL));
+    const int rc = wnw_generate(&said, s, sampler, &params);
+    if (rc == WNW_OK)
+        printf("  answer: %s\n", said.text);
+    if (rc == WNW_OK && prompt->n_start > 0)
+        printf("  the number was %s\n", strstr(said.text, number) ? "found" : "lost");
+    wnw_generated_clear(&said);
+    wnw_sampler_free(sampler);
+    return rc;
+}
+
+/* Lets a compressed copy of the session answer. */
 static int run_policy(const wnw_session *read, const wnw_model *m, const struct prompt *prompt,
                       const wnw_policy *policy)
 {
     wnw_session *s = NULL;
-    wnw_model_info info = {WNW_INIT(wnw_model_info)};
-    wnw_report report = {WNW_INIT(wnw_report)};
-    wnw_sampler *sampler = NULL;
-    wnw_generated answer = wnw_generated_default();
-    const wnw_generate_params of_answer = {WNW_INIT(wnw_generate_params),
-                                           .n_max = prompt->n_start > 0 ? 12 : 48};
-    const wnw_size size = {.kind = wnw_policy_is_full(policy) ? WNW_SIZE_NONE : WNW_SIZE_RATIO, .ratio = 0.5};
-    int rc = wnw_model_get_info(m, &info);
+    TRY(wnw_session_copy(&s, read));
+    int rc = compress(s, m, prompt, policy);
     if (rc == WNW_OK)
-        rc = wnw_session_copy(&s, read);
-    if (rc == WNW_OK)
-        rc = wnw_session_compress(s, policy, &size, &report);
-    if (rc == WNW_OK) {
-        printf("%s\n  keeps %.1f of %d entries per head, in layer 0:", wnw_policy_string(policy),
-               report.kept_mean, prompt->n_tokens);
-        for (int32_t ih = 0; ih < info.n_head_kv; ih++)
-            printf(" %d", wnw_cache_n(s, 0, ih));
-        printf("\n");
-    }
-    if (rc == WNW_OK && prompt->n_start > 0)
-        rc = wnw_session_prefill(s, prompt->start, prompt->n_start, NULL, NULL);
-    if (rc == WNW_OK)
-        rc = wnw_sampler_new(&sampler, NULL);
-    if (rc == WNW_OK)
-        rc = wnw_generate(&answer, s, sampler, &of_answer);
-    if (rc == WNW_OK)
-        printf("  answer: %s\n", answer.text);
-    if (rc == WNW_OK && prompt->n_start > 0)
-        printf("  the number was %s\n", strstr(answer.text, number) ? "found" : "lost");
-    wnw_generated_clear(&answer);
-    wnw_sampler_free(sampler);
+        rc = answer(s, prompt);
     wnw_session_free(s);
     return rc;
 }
 
-static int compare(const wnw_model *m, const struct prompt *prompt, const wnw_registry *registry)
+static const char *const recipes[] = {"full", "streaming_llm", "snapkv",
+                                      "tova", "stand_out",     "stand_out:recency=0.1+adakv"};
+enum { N_RECIPES = sizeof recipes / sizeof *recipes };
+
+/* What the program makes. main frees it in any case. */
+struct made {
+    wnw_registry *registry;
+    wnw_model *model;
+    struct prompt prompt;
+    wnw_session *session; /* reads the prompt once, and is copied for every policy */
+    wnw_policy *policies[N_RECIPES];
+};
+
+static int compare(struct made *x)
 {
-    static const char *const recipes[] = {"full", "streaming_llm", "snapkv",
-                                          "tova", "stand_out",     "stand_out:recency=0.1+adakv"};
-    enum { N = sizeof recipes / sizeof *recipes };
-    wnw_policy *policies[N] = {NULL};
-    wnw_session *s = NULL;
-    int rc = wnw_session_new(&s, m, NULL);
-    for (int i = 0; rc == WNW_OK && i < N; i++)
-        rc = wnw_policy_parse(&policies[i], recipes[i], registry);
+    TRY(wnw_session_new(&x->session, x->model, NULL));
+    for (int i = 0; i < N_RECIPES; i++)
+        TRY(wnw_policy_parse(&x->policies[i], recipes[i], x->registry));
     /* One reading collects what all policies observe. */
-    const wnw_run run = {WNW_INIT(wnw_run), .prompt = prompt->whole,
+    const wnw_run run = {WNW_INIT(wnw_run), .prompt = x->prompt.whole,
                          .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .question_later = true,
-                                                 .policies = (const wnw_policy *const *)policies,
-                                                 .n_policies = N}};
-    if (rc == WNW_OK)
-        rc = wnw_session_begin(s, &run);
-    if (rc == WNW_OK)
-        rc = wnw_session_prefill(s, prompt->tokens, prompt->n_tokens, NULL, NULL);
-    for (int i = 0; rc == WNW_OK && i < N; i++)
-        rc = run_policy(s, m, prompt, policies[i]);
-    for (int i = 0; i < N; i++)
-        wnw_policy_free(policies[i]);
-    wnw_session_free(s);
-    return rc;
+                                                 .policies = (const wnw_policy *const *)x->policies,
+                                                 .n_policies = N_RECIPES}};
+    TRY(wnw_session_begin(x->session, &run));
+    TRY(wnw_session_prefill(x->session, x->prompt.tokens, x->prompt.n_tokens, NULL, NULL));
+    for (int i = 0; i < N_RECIPES; i++)
+        TRY(run_policy(x->session, x->model, &x->prompt, x->policies[i]));
+    return WNW_OK;
+}
+
+static int open_and_compare(struct made *x, const char *path, const char *text, const char *question)
+{
+    TRY(wnw_registry_new(&x->registry));
+    TRY(wnw_registry_add(x->registry, &stand_out.part));
+    TRY(wnw_model_open(&x->model, path, NULL));
+    TRY(build_prompt(&x->prompt, x->model, text, question));
+    return compare(x);
 }
 
 int main(int argc, char **argv)
@@ -238,31 +264,24 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: own_method MODEL.gguf [TEXTFILE [QUESTION]]\n");
         return 2;
     }
-    wnw_model *model = NULL;
-    wnw_registry *registry = NULL;
-    struct prompt prompt = {.whole = NULL};
+    struct made x = {.registry = NULL};
     char *text = argc > 2 ? read_text(argv[2]) : make_text();
     const char *usual = argc > 2 ? "What is this text about?" : NULL, *question = argc > 3 ? argv[3] : usual;
     if (!text) {
         fprintf(stderr, "own_method: cannot read %s\n", argc > 2 ? argv[2] : "the made-up text");
         return 2;
     }
-    int rc = wnw_registry_new(&registry);
-    if (rc == WNW_OK)
-        rc = wnw_registry_add(registry, &stand_out.part);
-    if (rc == WNW_OK)
-        rc = wnw_model_open(&model, argv[1], NULL);
-    if (rc == WNW_OK)
-        rc = build_prompt(&prompt, model, text, question);
-    if (rc == WNW_OK)
-        rc = compare(model, &prompt, registry);
+    const int rc = open_and_compare(&x, argv[1], text, question);
     if (rc != WNW_OK)
         fprintf(stderr, "own_method: %s\n", wnw_last_error());
 
-    wnw_prompt_free(prompt.whole);
-    wnw_free(prompt.start);
-    wnw_model_free(model);
-    wnw_registry_free(registry);
+    for (int i = 0; i < N_RECIPES; i++)
+        wnw_policy_free(x.policies[i]);
+    wnw_session_free(x.session);
+    wnw_prompt_free(x.prompt.whole);
+    wnw_free(x.prompt.start);
+    wnw_model_free(x.model);
+    wnw_registry_free(x.registry);
     free(text);
     return rc == WNW_OK ? 0 : 1;
 }

@@ -32,12 +32,6 @@ struct measured {
     double read_ms, plan_ms, token_ms, change_ms, drift_ms, bound_ms;
 };
 
-/* Here logits that are not numbers are a failure. */
-static int code_of(int status)
-{
-    return status == WNW_OK ? APP_OK : app_fail_status(status);
-}
-
 /* x[n] with DIGITS digits. */
 static json_t *numbers(const double *x, int32_t n)
 {
@@ -78,55 +72,56 @@ static int mark_stages(struct measured *p)
 {
     const wnw_model_info *info = &p->w->runtime->info;
     const size_t n = (size_t)info->n_layer * (size_t)info->n_head_kv * (size_t)p->n_tokens;
-    int status = WNW_OK;
-    for (int32_t i = 0; status == WNW_OK && i < p->n_configs; i++) {
+    for (int32_t i = 0; i < p->n_configs; i++) {
         const struct eval_config *c = &p->w->config[i];
         struct wnw__first_stage first;
         if (!first_stage(&first, c->policy))
             continue;
         p->stage[i] = malloc(n * sizeof **p->stage);
-        status = p->stage[i] ? wnw__perturb_stage_one(p->stage[i], p->s, c->policy, &c->size, &first)
-                             : WNW_E_NOMEM;
+        if (!p->stage[i])
+            return WNW_E_NOMEM;
+        WNW_TRY(wnw__perturb_stage_one(p->stage[i], p->s, c->policy, &c->size, &first));
     }
-    return status;
+    return WNW_OK;
 }
 
-static int read_text(struct measured *p, const int32_t *ids, int32_t n)
+/* Has a session read ids[n], and plans with all configs: policies[n_configs], sizes[n_configs]. Returns a status of the library. */
+static int read_and_plan(struct measured *p, const int32_t *ids, int32_t n, const wnw_policy **policies,
+                         wnw_size *sizes)
 {
     const struct eval_config *c = p->w->config;
     const wnw_session_params params = {WNW_INIT(wnw_session_params), .kv_type = c->kv.type,
                                        .kv_tail = c->kv.tail, .kv_unrotated = c->kv.unrotated,
                                        .n_ctx = n + 1};
-    const wnw_policy **policies = calloc((size_t)p->n_configs, sizeof *policies);
-    wnw_size *sizes = calloc((size_t)p->n_configs, sizeof *sizes);
-    int status = policies && sizes ? WNW_OK : WNW_E_NOMEM;
-    for (int32_t i = 0; status == WNW_OK && i < p->n_configs; i++) {
+    const wnw_run run = {
+        WNW_INIT(wnw_run),
+        .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = policies, .n_policies = p->n_configs}};
+    for (int32_t i = 0; i < p->n_configs; i++) {
         policies[i] = c[i].policy;
         sizes[i] = c[i].size;
         p->reports[i] = wnw_report_default();
     }
     const double start = app_now_ms();
-    if (status == WNW_OK)
-        status = wnw_session_new_on(&p->s, p->w->runtime->engine, &params);
-    if (status == WNW_OK)
-        status = wnw_session_begin(
-            p->s, &(wnw_run){WNW_INIT(wnw_run),
-                             .more = &(wnw_run_more){WNW_INIT(wnw_run_more), .policies = policies,
-                                                     .n_policies = p->n_configs}});
-    if (status == WNW_OK)
-        status = wnw_session_prefill(p->s, ids, n, NULL, NULL);
+    WNW_TRY(wnw_session_new_on(&p->s, p->w->runtime->engine, &params));
+    WNW_TRY(wnw_session_begin(p->s, &run));
+    WNW_TRY(wnw_session_prefill(p->s, ids, n, NULL, NULL));
     const double read = app_now_ms();
-    if (status == WNW_OK)
-        status = wnw_session_plan_many(p->s, policies, sizes, p->n_configs, p->plans, p->reports);
-    if (status == WNW_OK)
-        status = mark_stages(p);
-    if (status == WNW_OK) /* copies need no recorders */
-        status = wnw_session_begin(p->s, &(wnw_run){WNW_INIT(wnw_run)});
+    WNW_TRY(wnw_session_plan_many(p->s, policies, sizes, p->n_configs, p->plans, p->reports));
+    WNW_TRY(mark_stages(p));
+    WNW_TRY(wnw_session_begin(p->s, &(wnw_run){WNW_INIT(wnw_run)})); /* copies need no recorders */
     p->read_ms = read - start;
     p->plan_ms = app_now_ms() - read;
+    return WNW_OK;
+}
+
+static int read_text(struct measured *p, const int32_t *ids, int32_t n)
+{
+    const wnw_policy **policies = calloc((size_t)p->n_configs, sizeof *policies);
+    wnw_size *sizes = calloc((size_t)p->n_configs, sizeof *sizes);
+    const int status = policies && sizes ? read_and_plan(p, ids, n, policies, sizes) : WNW_E_NOMEM;
     free(policies);
     free(sizes);
-    return code_of(status);
+    return app_status_code(status); /* unlike elsewhere in eval, logits that are not numbers are a failure */
 }
 
 /* ---- Numbers ---- */
@@ -138,15 +133,13 @@ static int changes_of(json_t **out, struct measured *p, int32_t i)
     double *heads = p->x, *groups = p->x + n_heads, *layers = groups + n_groups,
            *states = layers + info->n_layer;
     const double start = app_now_ms();
-    int status = wnw__perturb_token_change(p->at_token, p->plans[i], heads, groups, layers);
+    WNW_TRY(app_status_code(wnw__perturb_token_change(p->at_token, p->plans[i], heads, groups, layers)));
     const double changed = app_now_ms();
-    if (status == WNW_OK)
-        status = wnw__perturb_token_drift(p->at_token, p->plans[i], states);
+    WNW_TRY(app_status_code(wnw__perturb_token_drift(p->at_token, p->plans[i], states)));
     p->change_ms += changed - start;
     p->drift_ms += app_now_ms() - changed;
-    if (status == WNW_OK && p->stage[i])
-        status = wnw__perturb_token_mass(p->at_token, p->stage[i], p->mass);
-    WNW_TRY(code_of(status));
+    if (p->stage[i])
+        WNW_TRY(app_status_code(wnw__perturb_token_mass(p->at_token, p->stage[i], p->mass)));
     return finish(out, json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o*}", "config", p->w->config[i].id, "kept",
                                  p->reports[i].kept_mean / p->n_tokens, perturb_level_name(PERTURB_HEADS),
                                  numbers(heads, n_heads), perturb_level_name(PERTURB_GROUPS),
@@ -184,7 +177,7 @@ static int bounds_of(json_t **out, struct measured *p, int32_t i)
     const double start = app_now_ms();
     const int status = wnw__perturb_token_bounds(p->at_token, keep, p->bounds);
     p->bound_ms += app_now_ms() - start;
-    WNW_TRY(code_of(status));
+    WNW_TRY(app_status_code(status));
     json_t *o = json_pack("{s:s, s:i}", "size", p->w->config[i].size_text, "keep", (int)keep);
     for (int k = 0; k < PERTURB_N_BOUNDS; k++) {
         for (int32_t h = 0; h < n_heads; h++)
@@ -194,24 +187,29 @@ static int bounds_of(json_t **out, struct measured *p, int32_t i)
     return finish(out, o);
 }
 
-static int measure(json_t **record, struct measured *p)
+/* Appends what each config changes and what each size bounds. */
+static int measure_all(json_t **changes, json_t **bounds, struct measured *p)
 {
-    json_t *changes = json_array(), *bounds = json_array(), *o = NULL;
-    int rc = APP_OK;
+    json_t *o;
     const double start = app_now_ms();
     p->token = wnw__argmax(wnw_session_logits(p->s), p->w->runtime->info.n_vocab);
-    rc = code_of(wnw__perturb_token_new(&p->at_token, p->s, p->token));
+    WNW_TRY(app_status_code(wnw__perturb_token_new(&p->at_token, p->s, p->token)));
     p->token_ms = app_now_ms() - start;
-    for (int32_t i = 0; rc == APP_OK && i < p->n_configs; i++) {
-        rc = changes_of(&o, p, i);
-        if (rc == APP_OK)
-            app_json_append(&changes, o);
+    for (int32_t i = 0; i < p->n_configs; i++) {
+        WNW_TRY(changes_of(&o, p, i));
+        app_json_append(changes, o);
     }
-    for (int32_t i = 0; rc == APP_OK && i < p->w->n_sizes; i++) {
-        rc = bounds_of(&o, p, i);
-        if (rc == APP_OK)
-            app_json_append(&bounds, o);
+    for (int32_t i = 0; i < p->w->n_sizes; i++) {
+        WNW_TRY(bounds_of(&o, p, i));
+        app_json_append(bounds, o);
     }
+    return APP_OK;
+}
+
+static int measure(json_t **record, struct measured *p)
+{
+    json_t *changes = json_array(), *bounds = json_array();
+    const int rc = measure_all(&changes, &bounds, p);
     if (rc == APP_OK)
         return finish(record, json_pack("{s:i, s:o, s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f}}", "token",
                                         (int)p->token, "changes", changes, "bounds", bounds, "ms", "read",

@@ -180,26 +180,32 @@ static int write_form(const struct folder *f, const char *name, const char *out,
     return rc;
 }
 
-static int write_forms(const struct folder *f, const struct eval_args *args, const char *out)
+static int write_and_print(const struct folder *f, const struct eval_args *args, const char *out,
+                           const struct eval_doc *form, json_t *numbers)
 {
     static const char *const names[] = {"report.html", "summary.txt", "perturbation.csv"};
+    for (int i = 0; i < N_FORMS; i++)
+        if (form[i].no_memory)
+            return eval_no_memory("the study");
+    /* The page comes last: where it is there, the others are. */
+    for (int i = out ? PAGE : N_FORMS - 1; i >= 0; i--)
+        WNW_TRY(write_form(f, names[i], out, &form[i]));
+    if (args->app.json)
+        return app_print_json(json_incref(numbers));
+    fwrite(form[TEXT].text.s, 1, form[TEXT].text.len, stdout);
+    return app_finish_stdout();
+}
+
+static int write_forms(const struct folder *f, const struct eval_args *args, const char *out)
+{
     struct eval_doc form[N_FORMS] = {0};
     json_t *numbers = perturb_json(&f->study);
     perturb_text(&form[TEXT], &f->study);
     eval_doc_hide_controls(&form[TEXT]);
     perturb_csv(&form[CSV], &f->study);
     int rc = perturb_page(&form[PAGE], &f->study, numbers, &form[TEXT]);
-    for (int i = 0; rc == APP_OK && i < N_FORMS; i++)
-        rc = form[i].no_memory ? eval_no_memory("the study") : APP_OK;
-    /* The page comes last: where it is there, the others are. */
-    for (int i = out ? PAGE : N_FORMS - 1; rc == APP_OK && i >= 0; i--)
-        rc = write_form(f, names[i], out, &form[i]);
-    if (rc == APP_OK && args->app.json)
-        rc = app_print_json(json_incref(numbers));
-    if (rc == APP_OK && !args->app.json) {
-        fwrite(form[TEXT].text.s, 1, form[TEXT].text.len, stdout);
-        rc = app_finish_stdout();
-    }
+    if (rc == APP_OK)
+        rc = write_and_print(f, args, out, form, numbers);
     for (int i = 0; i < N_FORMS; i++)
         eval_doc_clear(&form[i]);
     json_decref(numbers);

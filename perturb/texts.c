@@ -29,23 +29,29 @@ static int add_text(struct perturb_texts *t, const struct eval_tokenizer *tokeni
     return APP_OK;
 }
 
+/* Makes at least n_least tokens of whole sentences. The caller frees *text and *ids in any case. */
+static int encode_prose(int32_t **ids, int32_t n_least, struct app_text *text,
+                        const struct eval_tokenizer *tokenizer, struct eval_prose *prose)
+{
+    int32_t n = 0;
+    for (size_t bytes = (size_t)n_least * MOST_BYTES_PER_TOKEN; n < n_least; bytes += 1024) {
+        while (text->len < bytes)
+            if ((text->len > 0 && !app_text_add(text, " ", 1)) || !eval_prose_next(prose, text))
+                return eval_no_memory("texts");
+        wnw_free(*ids);
+        *ids = NULL;
+        WNW_TRY(tokenizer->encode(tokenizer, text->s, text->len, ids, &n));
+    }
+    return APP_OK;
+}
+
 /* The tokens of the next piece of prose: whole sentences until there are enough. */
 static int add_prose(struct perturb_texts *t, const struct eval_tokenizer *tokenizer,
                      struct eval_prose *prose)
 {
     struct app_text text = {0};
-    int32_t *ids = NULL, n = 0;
-    int rc = APP_OK;
-    for (size_t bytes = (size_t)t->n_tokens * MOST_BYTES_PER_TOKEN; rc == APP_OK && n < t->n_tokens;
-         bytes += 1024) {
-        while (rc == APP_OK && text.len < bytes)
-            if ((text.len > 0 && !app_text_add(&text, " ", 1)) || !eval_prose_next(prose, &text))
-                rc = eval_no_memory("texts");
-        wnw_free(ids);
-        ids = NULL;
-        if (rc == APP_OK)
-            rc = tokenizer->encode(tokenizer, text.s, text.len, &ids, &n);
-    }
+    int32_t *ids = NULL;
+    int rc = encode_prose(&ids, t->n_tokens, &text, tokenizer, prose);
     if (rc == APP_OK)
         rc = add_text(t, tokenizer, ids, false);
     wnw_free(ids);
@@ -56,19 +62,20 @@ static int add_prose(struct perturb_texts *t, const struct eval_tokenizer *token
 static int read_file(struct perturb_texts *t, const struct eval_tokenizer *tokenizer, const char *path,
                      int32_t **ids, int32_t *n)
 {
-    char *text = NULL;
-    size_t len = 0;
-    int rc = path ? app_read_file(&text, &len, path) : APP_OK;
-    if (rc == APP_OK && path) {
-        eval_hash_text(t->hash, wnw__hash_of(text, len));
-        rc = tokenizer->encode(tokenizer, text, len, ids, n);
-    }
-    if (rc == APP_OK && path && *n < t->n_tokens)
-        rc = app_fail(APP_BAD_INPUT,
-                      "--text '%s' has %d tokens, fewer than one text of %d; give shorter --lengths", path,
-                      (int)*n, (int)t->n_tokens);
+    char *text;
+    size_t len;
+    if (!path)
+        return APP_OK;
+    WNW_TRY(app_read_file(&text, &len, path));
+    eval_hash_text(t->hash, wnw__hash_of(text, len));
+    const int rc = tokenizer->encode(tokenizer, text, len, ids, n);
     free(text);
-    return rc;
+    WNW_TRY(rc);
+    if (*n < t->n_tokens)
+        return app_fail(APP_BAD_INPUT,
+                        "--text '%s' has %d tokens, fewer than one text of %d; give shorter --lengths", path,
+                        (int)*n, (int)t->n_tokens);
+    return APP_OK;
 }
 
 int perturb_texts_make(struct perturb_texts *t, const struct eval_tokenizer *tokenizer, const char *path,

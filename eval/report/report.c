@@ -104,23 +104,28 @@ static int read_papers(struct eval_papers *papers)
     return rc;
 }
 
-/* Makes all forms in memory, so that nothing is written if one cannot be made. */
+static int make_page(struct eval_doc *page, json_t *json)
+{
+    json_t *shown = eval_report_page_json(json);
+    const int rc =
+        shown ? app_page_make(&page->text, "pages/report.html", shown) : eval_no_memory("the report");
+    json_decref(shown);
+    return rc;
+}
+
+/* Makes all forms in memory, so that nothing is written if one cannot be made. The caller clears them in any case. */
 static int make_forms(struct eval_doc forms[N_FORMS], json_t **json, const struct eval_report *r)
 {
     bool complete = true;
-    int rc = eval_report_json(json, r);
-    json_t *shown = rc == APP_OK ? eval_report_page_json(*json) : NULL;
-    if (rc == APP_OK)
-        rc = shown ? app_page_make(&forms[HTML].text, "pages/report.html", shown)
-                   : eval_no_memory("the report");
-    json_decref(shown);
+    WNW_TRY(eval_report_json(json, r));
+    WNW_TRY(make_page(&forms[HTML], *json));
     eval_report_text(&forms[TEXT], r, *json);
     eval_doc_hide_controls(&forms[TEXT]);
     eval_report_csv(&forms[CSV], *json);
     eval_report_maps(&forms[MAPS], r);
     for (int i = 0; i < N_FORMS; i++)
         complete = complete && !forms[i].no_memory;
-    return rc == APP_OK && !complete ? eval_no_memory("the report") : rc;
+    return complete ? APP_OK : eval_no_memory("the report");
 }
 
 static int print(const struct eval_report *r, json_t *json, const struct eval_doc *text, const char *html)
@@ -152,22 +157,24 @@ static int write_report(struct eval_report *r, const struct places *p, const str
 }
 
 /* What takes long begins once the results are read and their report may be written where it is to go. */
-static int make_report(struct eval_report *r, const struct eval_limit *limit, char *const *folders, int32_t n)
+static int read_and_write(struct eval_report *r, struct places *p, const struct eval_limit *limit,
+                          char *const *folders, int32_t n)
 {
     struct app_inputs inputs = {.n = 0};
-    struct places p = {{NULL}};
     eval_report_inputs(&inputs, folders, n);
-    int rc = eval_runs_read(&r->runs, folders, n);
-    if (rc == APP_OK)
-        rc = find_places(&p, folders, n, r->out, &inputs);
-    if (rc == APP_OK)
-        rc = make_tables(r);
-    if (rc == APP_OK && r->args->fail_if)
-        rc = eval_limit_find(limit, r->tables, r->runs.n);
-    if (rc == APP_OK)
-        rc = read_papers(&r->papers);
-    if (rc == APP_OK)
-        rc = write_report(r, &p, &inputs);
+    WNW_TRY(eval_runs_read(&r->runs, folders, n));
+    WNW_TRY(find_places(p, folders, n, r->out, &inputs));
+    WNW_TRY(make_tables(r));
+    if (r->args->fail_if)
+        WNW_TRY(eval_limit_find(limit, r->tables, r->runs.n));
+    WNW_TRY(read_papers(&r->papers));
+    return write_report(r, p, &inputs);
+}
+
+static int make_report(struct eval_report *r, const struct eval_limit *limit, char *const *folders, int32_t n)
+{
+    struct places p = {{NULL}};
+    const int rc = read_and_write(r, &p, limit, folders, n);
     for (int i = 0; i < N_FORMS; i++)
         free(p.of[i]);
     return rc;

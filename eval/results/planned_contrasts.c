@@ -136,20 +136,19 @@ int eval_planned_contrasts_make(struct eval_planned_contrast **out, int32_t *n, 
 {
     const json_t *lines = json_object_get(t->run->info, "contrasts");
     const size_t n_lines = json_array_size(lines);
-    int rc = APP_OK;
     *n = 0;
     *out = calloc(n_lines + 1, sizeof **out);
-    for (size_t i = 0; *out && rc == APP_OK && i < n_lines; i++) {
+    if (!*out)
+        return eval_no_memory("the contrasts");
+    for (size_t i = 0; i < n_lines; i++) {
         struct eval_planned_contrast *p = &(*out)[(*n)++];
         const char *line = json_string_value(json_array_get(lines, i));
         *p = (struct eval_planned_contrast){.p = 1};
-        rc = eval_contrast_read(&p->contrast, line ? line : "", "contrasts of run.json");
-        if (rc == APP_OK && !measure(p, t))
-            rc = eval_no_memory("the contrasts");
+        WNW_TRY(eval_contrast_read(&p->contrast, line ? line : "", "contrasts of run.json"));
+        if (!measure(p, t))
+            return eval_no_memory("the contrasts");
     }
-    if (rc == APP_OK && !(*out && correct(*out, *n)))
-        rc = eval_no_memory("the contrasts");
-    return rc;
+    return correct(*out, *n) ? APP_OK : eval_no_memory("the contrasts");
 }
 
 void eval_planned_contrasts_free(struct eval_planned_contrast *planned, int32_t n)

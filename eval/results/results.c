@@ -182,6 +182,17 @@ void eval_runs_clear(struct eval_runs *runs)
     *runs = (struct eval_runs){0};
 }
 
+/* Opens the file and reads the line of r once more. The caller closes j in any case. */
+static int read_line_of(json_t **line, struct eval_jsonl *j, const struct eval_result *r, const char *path)
+{
+    WNW_TRY(eval_jsonl_open_regular(j, path));
+    if (fseeko(j->f, (off_t)r->at, SEEK_SET) != 0)
+        return app_fail(APP_FAILED, "reading '%s' failed", path);
+    j->number = r->line - 1;
+    WNW_TRY(eval_jsonl_next(j, line));
+    return *line ? APP_OK : app_fail(APP_FAILED, "'%s' became shorter while it was read", path);
+}
+
 int eval_result_texts(json_t **line, const struct eval_run *run, const struct eval_result *r)
 {
     struct eval_jsonl j;
@@ -189,14 +200,7 @@ int eval_result_texts(json_t **line, const struct eval_run *run, const struct ev
     *line = NULL;
     if (!path)
         return eval_no_memory(run->folders[r->folder]);
-    int rc = eval_jsonl_open_regular(&j, path);
-    if (rc == APP_OK && fseeko(j.f, (off_t)r->at, SEEK_SET) != 0)
-        rc = app_fail(APP_FAILED, "reading '%s' failed", path);
-    j.number = r->line - 1;
-    if (rc == APP_OK)
-        rc = eval_jsonl_next(&j, line);
-    if (rc == APP_OK && !*line)
-        rc = app_fail(APP_FAILED, "'%s' became shorter while it was read", path);
+    const int rc = read_line_of(line, &j, r, path);
     eval_jsonl_close(&j);
     free(path);
     return rc;

@@ -308,26 +308,40 @@ static int read_parts(struct reading *r, const struct eval_part *parts, int32_t 
                : APP_OK;
 }
 
+/* Options about masks that name none. */
+static int check_masks(const struct eval_args *args, const struct eval_suite *suite)
+{
+    if (args->app.mask_heads || suite)
+        return APP_OK;
+    if (args->app.mask_phase)
+        return app_fail(APP_BAD_INPUT,
+                        "--mask-phase says when heads are masked; name them with --mask-heads");
+    if (args->app.mask_form)
+        return app_fail(APP_BAD_INPUT,
+                        "--mask-form says what masked heads give; name them with --mask-heads");
+    return APP_OK;
+}
+
+/* The caller frees what r->l has in any case. */
+static int make_configs(struct reading *r, const struct eval_part *parts, int32_t n_parts)
+{
+    int32_t full;
+    WNW_TRY(eval_lists_recipe(r->c, "full", &full));
+    WNW_TRY(check_masks(r->args, r->suite));
+    WNW_TRY(read_parts(r, parts, n_parts));
+    eval_lists_put_first(r->c, r->l, r->n);
+    make_groups(r->c);
+    return make_product(r->c, r->l, r->n);
+}
+
 int eval_configs_open(struct eval_configs *c, const struct eval_args *args, const struct eval_suite *suite)
 {
     static const struct eval_part plain = {.policies = "full,snapkv,lagkv"};
     const struct eval_part *parts = suite ? suite->parts : &plain;
     const int32_t n_parts = suite ? suite->n_parts : 1;
     struct reading r = {.c = c, .args = args, .suite = suite};
-    int32_t full;
     *c = (struct eval_configs){.n_masks = 1, .registry = args->app.registry};
-    int rc = eval_lists_recipe(c, "full", &full);
-    if (rc == APP_OK && args->app.mask_phase && !args->app.mask_heads && !suite)
-        rc = app_fail(APP_BAD_INPUT, "--mask-phase says when heads are masked; name them with --mask-heads");
-    if (rc == APP_OK && args->app.mask_form && !args->app.mask_heads && !suite)
-        rc = app_fail(APP_BAD_INPUT, "--mask-form says what masked heads give; name them with --mask-heads");
-    if (rc == APP_OK)
-        rc = read_parts(&r, parts, n_parts);
-    if (rc == APP_OK) {
-        eval_lists_put_first(c, r.l, r.n);
-        make_groups(c);
-        rc = make_product(c, r.l, r.n);
-    }
+    const int rc = make_configs(&r, parts, n_parts);
     for (int32_t i = 0; i < r.n; i++) {
         free(r.l[i].recipes);
         free(r.l[i].evict);

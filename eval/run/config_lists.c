@@ -42,24 +42,25 @@ int eval_lists_recipe(struct eval_configs *c, const char *recipe, int32_t *at)
     if (plans)
         WNW_TRY(eval_plans_hash(&r->plans_hash, plans));
     int status = wnw_policy_parse(&r->policy, plans ? "full" : recipe, c->registry);
-    for (int32_t i = 0; status == WNW_OK && i < c->n_recipes; i++)
+    if (status != WNW_OK)
+        return app_fail_status(status);
+    for (int32_t i = 0; i < c->n_recipes; i++)
         if (is_same(&c->recipes[i], r, recipe)) {
             wnw_policy_free(r->policy); /* it is named twice */
             *at = i;
             return APP_OK;
         }
-    if (status == WNW_OK)
-        status = wnw_policy_short(r->policy, &text);
-    if (status == WNW_OK) {
-        r->text = strdup(plans ? recipe : text);
-        r->asked = strdup(recipe);
-        r->plans = r->asked ? eval_plans_folder(r->asked) : NULL;
-        wnw_free(text);
-        c->n_recipes++;
-        return r->text && r->asked ? APP_OK : eval_no_memory("the configurations");
+    status = wnw_policy_short(r->policy, &text);
+    if (status != WNW_OK) {
+        wnw_policy_free(r->policy);
+        return app_fail_status(status);
     }
-    wnw_policy_free(r->policy);
-    return app_fail_status(status);
+    r->text = strdup(plans ? recipe : text);
+    r->asked = strdup(recipe);
+    r->plans = r->asked ? eval_plans_folder(r->asked) : NULL;
+    wnw_free(text);
+    c->n_recipes++;
+    return r->text && r->asked ? APP_OK : eval_no_memory("the configurations");
 }
 
 static int add_recipe(void *user, const char *word)

@@ -140,26 +140,31 @@ static int need_sequence(struct eval_devices *d, struct eval_on_device *one, con
     return eval_status_code(status);
 }
 
+/* Reads the tokens that are compressed, observing for the policy. Returns a status of the library. */
+static int read_first(struct app_sequence *s, struct eval_entry *e, const struct eval_reading *r)
+{
+    const struct eval_config *c = e->config;
+    WNW_TRY(app_sequence_rewind(s, 0));
+    WNW_TRY(app_sequence_set_policy(s, c->full ? NULL : c->policy));
+    const double start = app_now_ms();
+    WNW_TRY(app_sequence_read(s, r->first[0].ids, e->n_part, NULL, NULL));
+    e->prefill_ms = app_now_ms() - start;
+    return WNW_OK;
+}
+
 /* Reads the first n tokens of the sample and compresses them. The entry is left out where the policy cannot have its size. */
 static int read_part(struct eval_devices *d, struct eval_entry *e, const struct eval_runtime *m,
                      const struct eval_reading *r)
 {
     const struct eval_config *c = e->config;
     struct app_sequence_size size;
-    int rc = need_sequence(d, &d->own, m, r->n_need + EVAL_FORCED, c->kv.type);
-    if (rc != APP_OK)
-        return rc;
+    int rc = APP_OK;
+    WNW_TRY(need_sequence(d, &d->own, m, r->n_need + EVAL_FORCED, c->kv.type));
     e->n_part = eval_reading_border(r, c->mode);
-    int status = app_sequence_rewind(d->own.s, 0);
-    if (status == WNW_OK)
-        status = app_sequence_set_policy(d->own.s, c->full ? NULL : c->policy);
-    const double start = app_now_ms();
-    if (status == WNW_OK)
-        status = app_sequence_read(d->own.s, r->first[0].ids, e->n_part, NULL, NULL);
-    const double before = app_now_ms();
+    const int status = read_first(d->own.s, e, r);
     if (status != WNW_OK)
         return eval_status_code(status);
-    e->prefill_ms = before - start;
+    const double before = app_now_ms();
     if (!c->full)
         (void)eval_entry_leave_out(e, app_sequence_compress(d->own.s, &c->size, r->chat->n_prefix), &rc);
     e->compress_ms = app_now_ms() - before;
@@ -186,26 +191,36 @@ static int take_back(const struct speaker *sp)
     return eval_status_code(app_sequence_rewind(sp->s, sp->stand));
 }
 
-/* Reads the question of a turn. */
-static int ask(struct speaker *sp, const struct eval_runtime *m, const struct eval_reading *r, int32_t turn)
+/* Reads the question of a turn. own: for tokens that are made here; the caller clears it. */
+static int read_question(struct speaker *sp, const struct eval_runtime *m, const struct eval_reading *r,
+                         int32_t turn, struct eval_prompt *own)
 {
-    struct eval_prompt own;
     const int32_t *ids;
     int32_t n;
-    int rc = eval_turn_ids(&ids, &n, &own, m, r, sp->e, turn);
+    WNW_TRY(eval_turn_ids(&ids, &n, own, m, r, sp->e, turn));
     sp->a->n_question = n;
-    if (rc == APP_OK && turn > 0 && m->multi_request)
-        rc = eval_status_code(app_sequence_rewind(sp->s, r->first[turn].n_context));
+    if (turn > 0 && m->multi_request)
+        WNW_TRY(eval_status_code(app_sequence_rewind(sp->s, r->first[turn].n_context)));
     const double start = app_now_ms();
-    if (rc == APP_OK && n > 0)
-        rc = eval_status_code(app_sequence_read(sp->s, ids, n, NULL, NULL));
+    if (n > 0)
+        WNW_TRY(eval_status_code(app_sequence_read(sp->s, ids, n, NULL, NULL)));
     sp->a->question_ms = app_now_ms() - start;
+    return APP_OK;
+}
+
+/* Asks, and keeps what is predicted after the question. */
+static int ask(struct speaker *sp, const struct eval_runtime *m, const struct eval_reading *r, int32_t turn)
+{
+    struct eval_prompt own = {0};
+    const int rc = read_question(sp, m, r, turn, &own);
     eval_prompt_clear(&own);
+    WNW_TRY(rc);
     const float *logits = app_sequence_logits(sp->s);
     sp->stand = app_sequence_n_read(sp->s);
-    if (rc == APP_OK && logits)
-        memcpy(sp->predicts, logits, (size_t)m->info.n_vocab * sizeof *logits);
-    return rc == APP_OK && !logits ? app_fail(APP_FAILED, "the devices have predicted nothing") : rc;
+    if (!logits)
+        return app_fail(APP_FAILED, "the devices have predicted nothing");
+    memcpy(sp->predicts, logits, (size_t)m->info.n_vocab * sizeof *logits);
+    return APP_OK;
 }
 
 /* Generates the answer. n_least: tokens that are generated even if it has ended. */
@@ -261,21 +276,27 @@ static int compare(struct speaker *sp, const struct eval_runtime *m, const struc
     return APP_OK;
 }
 
+static int answer_turn(struct speaker *sp, const struct eval_runtime *m, const struct eval_reading *r,
+                       int32_t turn, struct eval_reference *reference)
+{
+    const int32_t most = eval_reading_forced(r, m, turn);
+    const bool is_reference = sp->e->is_reference;
+    sp->a = &sp->e->answer[turn];
+    WNW_TRY(ask(sp, m, r, turn));
+    WNW_TRY(generate(sp, m, r->sample, turn, is_reference ? most : 0));
+    return is_reference || turn == 0 || m->multi_request || !m->own_history
+               ? compare(sp, m, &r->refs[turn], most, &reference->turn[turn])
+               : APP_OK;
+}
+
 static int answer(struct eval_devices *d, struct eval_entry *e, const struct eval_runtime *m,
                   const struct eval_reading *r, struct eval_reference *reference)
 {
     struct speaker sp = {
         .e = e, .s = d->own.s, .predicts = malloc((size_t)m->info.n_vocab * sizeof *sp.predicts)};
     int rc = sp.predicts ? APP_OK : eval_no_memory("answers");
-    for (int32_t turn = 0; rc == APP_OK && turn < r->n_turns; turn++) {
-        const int32_t most = eval_reading_forced(r, m, turn);
-        sp.a = &e->answer[turn];
-        rc = ask(&sp, m, r, turn);
-        if (rc == APP_OK)
-            rc = generate(&sp, m, r->sample, turn, e->is_reference ? most : 0);
-        if (rc == APP_OK && (e->is_reference || turn == 0 || m->multi_request || !m->own_history))
-            rc = compare(&sp, m, &r->refs[turn], most, &reference->turn[turn]);
-    }
+    for (int32_t turn = 0; rc == APP_OK && turn < r->n_turns; turn++)
+        rc = answer_turn(&sp, m, r, turn, reference);
     free(sp.predicts);
     return rc;
 }
@@ -323,31 +344,47 @@ static int read_half(struct eval_devices *d, struct eval_entry *e, const struct 
     return APP_OK;
 }
 
-static int read_text(struct eval_devices *d, struct eval_entry *e, const struct eval_runtime *m,
+/* Has the full cache's sequence read the first half, so that the last token's prediction is there. */
+static int read_full(struct eval_devices *d, const struct eval_entry *e, const struct eval_runtime *m,
                      const struct eval_reading *r)
 {
     const struct eval_prompt *p = &r->first[0];
+    const wnw_kv_type type = d->full.s ? d->full.type : e->config->kv.type;
+    WNW_TRY(need_sequence(d, &d->full, m, r->n_need + EVAL_FORCED, type));
+    /* What was read of it for another entry stays but for the last token, whose prediction is wanted. */
+    WNW_TRY(eval_status_code(app_sequence_rewind(d->full.s, e->is_reference ? 0 : p->n_context - 1)));
+    const int32_t from = app_sequence_n_read(d->full.s);
+    return eval_status_code(app_sequence_read(d->full.s, p->ids + from, p->n_context - from, NULL, NULL));
+}
+
+static int read_text(struct eval_devices *d, struct eval_entry *e, const struct eval_runtime *m,
+                     const struct eval_reading *r)
+{
     const size_t n_vocab = (size_t)m->info.n_vocab;
     float *room = malloc((TEXT_STEP + 2) * n_vocab * sizeof *room);
-    const wnw_kv_type type = d->full.s ? d->full.type : e->config->kv.type;
-    int rc = room ? need_sequence(d, &d->full, m, r->n_need + EVAL_FORCED, type)
-                  : eval_no_memory("the full cache's predictions");
-    /* What was read of it for another entry stays but for the last token, whose prediction is wanted. */
-    if (rc == APP_OK && e->is_reference)
-        rc = eval_status_code(app_sequence_rewind(d->full.s, 0));
-    if (rc == APP_OK && !e->is_reference)
-        rc = eval_status_code(app_sequence_rewind(d->full.s, p->n_context - 1));
-    if (rc == APP_OK) {
-        const int32_t from = app_sequence_n_read(d->full.s);
-        rc = eval_status_code(app_sequence_read(d->full.s, p->ids + from, p->n_context - from, NULL, NULL));
-    }
+    int rc = room ? read_full(d, e, m, r) : eval_no_memory("the full cache's predictions");
     if (rc == APP_OK)
-        rc = read_half(d, e, m, p, room + TEXT_STEP * n_vocab, room);
+        rc = read_half(d, e, m, &r->first[0], room + TEXT_STEP * n_vocab, room);
     free(room);
     return rc;
 }
 
 /* ---- All configs of a sample ---- */
+
+static int read_and_answer(const struct eval_runtime *m, const struct eval_reading *r,
+                           const struct eval_wanted *w, struct eval_reference *reference,
+                           struct eval_entry *e)
+{
+    WNW_TRY(read_part(m->devices, e, m, r));
+    if (w->readings) {
+        w->readings->n++;
+        w->readings->n_tokens += e->n_part;
+        w->readings->ms += e->prefill_ms;
+    }
+    if (e->left_out)
+        return APP_OK;
+    return r->is_text ? read_text(m->devices, e, m, r) : answer(m->devices, e, m, r, reference);
+}
 
 static int run_config(const struct eval_runtime *m, const struct eval_reading *r, const struct eval_wanted *w,
                       struct eval_reference *reference, int32_t i)
@@ -356,14 +393,7 @@ static int run_config(const struct eval_runtime *m, const struct eval_reading *r
     int rc = eval_entry_open(&e, &w->configs->items[i], r->n_turns);
     e.is_reference = i == 0;
     if (rc == APP_OK)
-        rc = read_part(m->devices, &e, m, r);
-    if (rc == APP_OK && w->readings) {
-        w->readings->n++;
-        w->readings->n_tokens += e.n_part;
-        w->readings->ms += e.prefill_ms;
-    }
-    if (rc == APP_OK && !e.left_out)
-        rc = r->is_text ? read_text(m->devices, &e, m, r) : answer(m->devices, &e, m, r, reference);
+        rc = read_and_answer(m, r, w, reference, &e);
     if (rc == APP_OK && w->config[i])
         rc = w->done(&e, w->user);
     eval_entry_close(&e);

@@ -28,17 +28,15 @@ int eval_runtime_open(struct eval_runtime *m, const struct eval_tokenizer *t, co
     const wnw_engine_params params = {WNW_INIT(wnw_engine_params),
                                       .n_threads =
                                           args->app.threads == APP_UNSET ? 0 : (int32_t)args->app.threads};
-    int status = wnw_model_get_info(m->model, &m->info);
+    WNW_TRY(eval_status_code(wnw_model_get_info(m->model, &m->info)));
     if (args->app.devices) /* no session is made */
-        return eval_status_code(status);
-    if (status == WNW_OK)
-        status = wnw_engine_new(&m->engine, m->model, &params);
-    if (status == WNW_OK)
-        status = wnw_session_new_on(&m->pad, m->engine, NULL);
-    if (status != WNW_OK || !args->store)
-        return eval_status_code(status);
-    status = wnw_store_open(&m->store, args->store,
-                            args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit);
+        return APP_OK;
+    WNW_TRY(eval_status_code(wnw_engine_new(&m->engine, m->model, &params)));
+    WNW_TRY(eval_status_code(wnw_session_new_on(&m->pad, m->engine, NULL)));
+    if (!args->store)
+        return APP_OK;
+    const int status = wnw_store_open(&m->store, args->store,
+                                      args->store_limit == APP_UNSET ? 0 : (uint64_t)args->store_limit);
     return status == WNW_OK
                ? APP_OK
                : app_fail(app_folder_code(args->store, "index.sqlite", status), "%s", wnw_last_error());

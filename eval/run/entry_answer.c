@@ -132,32 +132,31 @@ static int step(const struct eval_runtime *m, struct speaker *sp, int32_t n, dou
 static int generate(const struct eval_runtime *m, const struct eval_sample *s, int32_t turn,
                     struct speaker *sp, int32_t n)
 {
-    int rc = APP_OK;
     bool any = false;
-    for (int32_t i = 0; rc == APP_OK && i < n; i++) {
+    for (int32_t i = 0; i < n; i++) {
         sp[i].open = sp[i].s && wnw_session_logits(sp[i].s);
         if (sp[i].open)
-            rc = take_token(&sp[i], m, s, turn);
+            WNW_TRY(take_token(&sp[i], m, s, turn));
         else
             sp[i].a->stop = "bad";
         any = any || sp[i].open;
     }
-    while (rc == APP_OK && any) {
+    while (any) {
         double ms;
         bool counts[EVAL_MAX_BATCH]; /* the answer goes on; the reference's may have ended */
         for (int32_t i = 0; i < n; i++)
             counts[i] = sp[i].open && !sp[i].a->stop;
-        rc = step(m, sp, n, &ms);
+        WNW_TRY(step(m, sp, n, &ms));
         any = false;
-        for (int32_t i = 0; rc == APP_OK && i < n; i++) {
+        for (int32_t i = 0; i < n; i++) {
             if (counts[i])
                 sp[i].a->decode_ms += ms;
             if (sp[i].open)
-                rc = take_token(&sp[i], m, s, turn);
+                WNW_TRY(take_token(&sp[i], m, s, turn));
             any = any || sp[i].open;
         }
     }
-    return rc;
+    return APP_OK;
 }
 
 /* ---- Comparing ---- */
@@ -297,37 +296,42 @@ static int end_rules(wnw_session *s, const struct eval_runtime *m, const struct 
                                                          : APP_OK;
 }
 
-/* Reads the question of a turn and makes the sessions that the answer needs. */
-static int ask(struct speaker *sp, const struct eval_runtime *m, const struct eval_reading *r, int32_t turn)
+/* Reads the question of a turn and makes the sessions that the answer needs. own: for tokens that are made here; the caller
+ * clears it. */
+static int read_question(struct speaker *sp, const struct eval_runtime *m, const struct eval_reading *r,
+                         int32_t turn, struct eval_prompt *own)
 {
     struct eval_entry *e = sp->e;
-    struct eval_prompt own;
     const int32_t *ids;
     int32_t n;
     const bool last = turn + 1 == r->n_turns;
-    int rc = eval_turn_ids(&ids, &n, &own, m, r, e, turn);
+    WNW_TRY(eval_turn_ids(&ids, &n, own, m, r, e, turn));
     sp->a->n_question = n;
-    if (rc == APP_OK && m->recompress && turn > 0 && e->config->own_read) {
-        rc = compress_again(sp, ids, own.n_context);
-        ids += own.n_context;
-        n -= own.n_context;
+    if (m->recompress && turn > 0 && e->config->own_read) {
+        WNW_TRY(compress_again(sp, ids, own->n_context));
+        ids += own->n_context;
+        n -= own->n_context;
     }
-    if (rc == APP_OK && m->multi_request && !last) {
-        rc = eval_status_code(wnw_session_copy(&sp->stand, e->session));
+    if (m->multi_request && !last) {
+        WNW_TRY(eval_status_code(wnw_session_copy(&sp->stand, e->session)));
     } else {
         sp->stand = e->session;
         e->session = NULL;
     }
     const double start = app_now_ms();
-    if (rc == APP_OK && n > 0)
-        rc = eval_status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL));
+    if (n > 0)
+        WNW_TRY(eval_status_code(wnw_session_prefill(sp->stand, ids, n, NULL, NULL)));
     sp->a->question_ms = app_now_ms() - start;
-    if (rc == APP_OK && !m->multi_request && !last) /* the history goes on from here */
-        rc = eval_status_code(wnw_session_copy(&e->session, sp->stand));
-    if (rc == APP_OK)
-        rc = end_rules(sp->stand, m, e->config);
-    if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_copy(&sp->s, sp->stand));
+    if (!m->multi_request && !last) /* the history goes on from here */
+        WNW_TRY(eval_status_code(wnw_session_copy(&e->session, sp->stand)));
+    WNW_TRY(end_rules(sp->stand, m, e->config));
+    return eval_status_code(wnw_session_copy(&sp->s, sp->stand));
+}
+
+static int ask(struct speaker *sp, const struct eval_runtime *m, const struct eval_reading *r, int32_t turn)
+{
+    struct eval_prompt own = {0};
+    const int rc = read_question(sp, m, r, turn, &own);
     eval_prompt_clear(&own);
     return rc;
 }

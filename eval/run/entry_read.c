@@ -112,33 +112,39 @@ static int plan_all(struct eval_shared_reading *rd, struct planning *p)
     return rc;
 }
 
-/* Plans for the entries whose calibration results are those of entry `like`. */
-static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n, int32_t like)
+/* Plans for the entries whose calibration results are those of entry `like`. p has room for n entries. */
+static int plan_like(struct eval_shared_reading *rd, struct planning *p, struct eval_entry *e, int32_t n,
+                     int32_t like)
 {
-    struct planning p;
     wnw_run told = rd->told;
-    int rc = open_planning(&p, n);
-    for (int32_t i = like; rc == APP_OK && i < n; i++) {
+    for (int32_t i = like; i < n; i++) {
         if (e[i].config->full || e[i].plan || e[i].left_out ||
             e[i].config->profile != e[like].config->profile)
             continue;
-        p.e[p.n] = &e[i];
-        p.policies[p.n] = e[i].config->policy;
-        p.sizes[p.n] = e[i].config->size;
-        p.reports[p.n++] = wnw_report_default();
+        p->e[p->n] = &e[i];
+        p->policies[p->n] = e[i].config->policy;
+        p->sizes[p->n] = e[i].config->size;
+        p->reports[p->n++] = wnw_report_default();
     }
     told.profile = e[like].config->profile;
-    if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_begin(rd->base, &told));
-    if (rc == APP_OK)
-        rc = plan_all(rd, &p);
-    for (int32_t i = 0; rc == APP_OK && i < p.n; i++) {
-        struct eval_entry *one = p.e[i];
+    WNW_TRY(eval_status_code(wnw_session_begin(rd->base, &told)));
+    WNW_TRY(plan_all(rd, p));
+    for (int32_t i = 0; i < p->n; i++) {
+        struct eval_entry *one = p->e[i];
         if (one->left_out)
             continue;
-        one->plan = p.plans[i];
-        eval_entry_report(one, &p.reports[i]); /* its peak: the whole piece was there */
+        one->plan = p->plans[i];
+        eval_entry_report(one, &p->reports[i]); /* its peak: the whole piece was there */
     }
+    return APP_OK;
+}
+
+static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n, int32_t like)
+{
+    struct planning p;
+    int rc = open_planning(&p, n);
+    if (rc == APP_OK)
+        rc = plan_like(rd, &p, e, n, like);
     close_planning(&p);
     return rc;
 }
@@ -201,25 +207,36 @@ static int read_to(struct eval_shared_reading *rd, enum eval_mode mode)
     return rc == APP_OK ? told : rc;
 }
 
+/* Plans for one mode: e[n]. The base is then read up to what the mode compresses. */
+static int plan_mode(struct eval_shared_reading *rd, enum eval_mode mode, struct eval_entry *e, int32_t *n)
+{
+    WNW_TRY(read_to(rd, mode));
+    WNW_TRY(hand_over_uncompressed(rd, mode));
+    return open_mode(rd, mode, e, n);
+}
+
+/* Compresses and answers. The last mode copies the base itself, others a copy of it, which the caller frees. */
+static int answer_mode(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n, bool last,
+                       wnw_session **copy)
+{
+    const wnw_run nothing = wnw_run_default();
+    /* What was recorded is not needed by copies, and can be much larger than the cache. */
+    if (!last)
+        WNW_TRY(eval_status_code(wnw_session_copy(copy, rd->base)));
+    wnw_session *unobserved = last ? rd->base : *copy;
+    WNW_TRY(eval_status_code(wnw_session_begin(unobserved, &nothing)));
+    return answer_waves(rd, e, n, unobserved);
+}
+
 /* Plans, compresses and answers for one mode. The base is left as it is, unless it is the last mode. */
 static int run_mode(struct eval_shared_reading *rd, enum eval_mode mode, bool last)
 {
     struct eval_entry *e = calloc((size_t)rd->n, sizeof *e);
-    const wnw_run nothing = wnw_run_default();
     wnw_session *unobserved = NULL;
     int32_t n = 0;
-    int rc = e ? read_to(rd, mode) : eval_no_memory("answers");
+    int rc = e ? plan_mode(rd, mode, e, &n) : eval_no_memory("answers");
     if (rc == APP_OK)
-        rc = hand_over_uncompressed(rd, mode);
-    if (rc == APP_OK)
-        rc = open_mode(rd, mode, e, &n);
-    /* What was recorded is not needed by copies, and can be much larger than the cache. */
-    if (rc == APP_OK && !last)
-        rc = eval_status_code(wnw_session_copy(&unobserved, rd->base));
-    if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_begin(last ? rd->base : unobserved, &nothing));
-    if (rc == APP_OK)
-        rc = answer_waves(rd, e, n, last ? rd->base : unobserved);
+        rc = answer_mode(rd, e, n, last, &unobserved);
     if (e)
         eval_entries_close(e, n);
     wnw_session_free(unobserved);
@@ -274,21 +291,27 @@ static bool has_work(const struct eval_shared_reading *rd, enum eval_mode mode)
     return any;
 }
 
+/* Reads once for all modes up to `last`. */
+static int run_modes(struct eval_shared_reading *rd, int last)
+{
+    WNW_TRY(open_base(rd));
+    for (int mode = 0; mode <= last; mode++)
+        if (has_work(rd, (enum eval_mode)mode))
+            WNW_TRY(run_mode(rd, (enum eval_mode)mode, mode == last));
+    eval_count_reading(rd, wnw_session_n_past(rd->base) - rd->n_kept, rd->prefill_ms);
+    if (rd->w->readings)
+        rd->w->readings->n_kept += rd->n_kept;
+    return APP_OK;
+}
+
 static int run_group(struct eval_shared_reading *rd)
 {
-    int last = -1, rc = APP_OK;
+    int last = -1;
     for (int mode = 0; mode < EVAL_N_MODES; mode++)
         last = has_work(rd, (enum eval_mode)mode) ? mode : last;
     if (last < 0)
         return APP_OK;
-    rc = open_base(rd);
-    for (int mode = 0; rc == APP_OK && mode <= last; mode++)
-        if (has_work(rd, (enum eval_mode)mode))
-            rc = run_mode(rd, (enum eval_mode)mode, mode == last);
-    if (rc == APP_OK)
-        eval_count_reading(rd, wnw_session_n_past(rd->base) - rd->n_kept, rd->prefill_ms);
-    if (rc == APP_OK && rd->w->readings)
-        rd->w->readings->n_kept += rd->n_kept;
+    const int rc = run_modes(rd, last);
     eval_entry_close(&rd->uncompressed);
     wnw_session_free(rd->base);
     eval_questions_clear(&rd->questions);

@@ -66,20 +66,23 @@ static int read_separate(struct eval_entry *e, const struct eval_shared_reading 
     return APP_OK;
 }
 
+/* Reads for config i alone and adds it to e[*n], or hands it over where it is left out. */
+static int add_separate(struct eval_shared_reading *rd, int32_t i, struct eval_entry *e, int32_t *n)
+{
+    struct eval_entry *one = &e[(*n)++];
+    WNW_TRY(eval_entry_open(one, eval_config_at(rd, i), rd->r->n_turns));
+    WNW_TRY(read_separate(one, rd));
+    return eval_hand_over_left_out(rd, e, n);
+}
+
 int eval_read_separately(struct eval_shared_reading *rd)
 {
     struct eval_entry e[EVAL_MAX_BATCH];
     int32_t n = 0;
     int rc = APP_OK;
     for (int32_t i = rd->first; rc == APP_OK && i < rd->first + rd->n; i++) {
-        if (eval_role_of(rd, i) == EVAL_OWN_READ) {
-            rc = eval_entry_open(&e[n], eval_config_at(rd, i), rd->r->n_turns);
-            if (rc == APP_OK)
-                rc = read_separate(&e[n], rd);
-            n++;
-            if (rc == APP_OK)
-                rc = eval_hand_over_left_out(rd, e, &n);
-        }
+        if (eval_role_of(rd, i) == EVAL_OWN_READ)
+            rc = add_separate(rd, i, e, &n);
         if (n > 0 && (rc != APP_OK || n == rd->m->batch || i + 1 == rd->first + rd->n)) {
             if (rc == APP_OK)
                 rc = eval_answer_wave(rd, e, n, NULL);

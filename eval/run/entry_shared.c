@@ -97,18 +97,24 @@ void eval_entry_measure(struct eval_entry *e, const wnw_session *s)
     e->peak_bytes = e->kv_bytes > e->peak_bytes ? e->kv_bytes : e->peak_bytes;
 }
 
+/* Returns a status of the library. */
+static int apply_plan(struct eval_entry *e)
+{
+    const double start = app_now_ms();
+    WNW_TRY(wnw_session_apply(e->session, e->plan, NULL));
+    if (wnw_policy_rerotates(e->config->policy))
+        WNW_TRY(wnw_session_renumber(e->session));
+    e->compress_ms += app_now_ms() - start;
+    return WNW_OK;
+}
+
 /* Compresses a copy of `unobserved` by the entry's plan. */
 static int compress_copy(struct eval_entry *e, const wnw_session *unobserved)
 {
-    int status = wnw_session_copy(&e->session, unobserved);
-    const double start = app_now_ms();
-    if (status == WNW_OK && e->plan)
-        status = wnw_session_apply(e->session, e->plan, NULL);
-    if (status == WNW_OK && e->plan && wnw_policy_rerotates(e->config->policy))
-        status = wnw_session_renumber(e->session);
-    e->compress_ms += e->plan ? app_now_ms() - start : 0;
+    WNW_TRY(eval_status_code(wnw_session_copy(&e->session, unobserved)));
+    if (e->plan)
+        WNW_TRY(eval_status_code(apply_plan(e)));
     eval_entry_measure(e, e->session);
-    WNW_TRY(eval_status_code(status));
     return mask_heads(e->session, e->config->mask);
 }
 
@@ -151,17 +157,22 @@ void eval_count_reading(const struct eval_shared_reading *rd, int32_t n_tokens, 
     }
 }
 
+static int compress_and_answer(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
+                               const wnw_session *unobserved)
+{
+    for (int32_t i = 0; unobserved && i < n; i++)
+        WNW_TRY(compress_copy(&e[i], unobserved));
+    WNW_TRY(rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
+                           : eval_answer_entries(rd->m, rd->r, e, n, rd->reference));
+    for (int32_t i = 0; i < n; i++)
+        WNW_TRY(eval_entry_hand_over(rd, &e[i]));
+    return APP_OK;
+}
+
 int eval_answer_wave(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n,
                      const wnw_session *unobserved)
 {
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && unobserved && i < n; i++)
-        rc = compress_copy(&e[i], unobserved);
-    if (rc == APP_OK)
-        rc = rd->r->is_text ? eval_text_entries(rd->m, rd->r, e, n, rd->reference)
-                            : eval_answer_entries(rd->m, rd->r, e, n, rd->reference);
-    for (int32_t i = 0; rc == APP_OK && i < n; i++)
-        rc = eval_entry_hand_over(rd, &e[i]);
+    const int rc = compress_and_answer(rd, e, n, unobserved);
     for (int32_t i = 0; i < n; i++) {
         if (rc == APP_OK && eval_config_is_uncompressed(e[i].config)) {
             rd->uncompressed = e[i];

@@ -59,20 +59,24 @@ static int read_half(const struct eval_runtime *m, const struct eval_prompt *p, 
     return rc;
 }
 
+/* A copy of the full cache, which the reference's entry has where no other wave has copied it. */
+static int copy_full(wnw_session **full, const struct eval_entry *e, int32_t n,
+                     struct eval_reference *reference)
+{
+    for (int32_t i = 0; !reference->text_cache && i < n; i++)
+        if (e[i].is_reference)
+            WNW_TRY(eval_status_code(wnw_session_copy(&reference->text_cache, e[i].session)));
+    return eval_status_code(wnw_session_copy(full, reference->text_cache));
+}
+
 int eval_text_entries(const struct eval_runtime *m, const struct eval_reading *r, struct eval_entry *e,
                       int32_t n, struct eval_reference *reference)
 {
     const struct eval_prompt *p = &r->first[0];
-    wnw_session *full = NULL;
+    wnw_session *full;
     double full_nll = 0;
-    int rc = APP_OK;
-    for (int32_t i = 0; rc == APP_OK && !reference->text_cache && i < n; i++)
-        if (e[i].is_reference)
-            rc = eval_status_code(wnw_session_copy(&reference->text_cache, e[i].session));
-    if (rc == APP_OK)
-        rc = eval_status_code(wnw_session_copy(&full, reference->text_cache));
-    if (rc == APP_OK)
-        rc = read_half(m, p, e, n, full, &full_nll);
+    WNW_TRY(copy_full(&full, e, n, reference));
+    const int rc = read_half(m, p, e, n, full, &full_nll);
     for (int32_t i = 0; rc == APP_OK && i < n; i++) {
         struct eval_answer *a = &e[i].answer[0];
         a->n_question = p->n - p->n_context;

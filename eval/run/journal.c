@@ -153,5 +153,5 @@ int eval_journal_add(struct eval_journal *j, const json_t *record)
     }
     const int rc = wnw__journal_add(j->file, text, strlen(text));
     free(text);
-    return rc == WNW_OK ? APP_OK : app_fail_status(rc);
+    return app_status_code(rc);
 }

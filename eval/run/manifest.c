@@ -299,31 +299,38 @@ static bool is_older(const json_t *run)
            WNW_FINGERPRINT_OLD;
 }
 
-static int compare(const char *path, const json_t *run)
+/* Refuses a file that describes another run. old: its JSON; NULL = none. now: the new description; NULL = no memory. */
+static int refuse_other(const char *path, const json_t *old, const json_t *now)
 {
-    char *text = NULL;
-    size_t len;
-    int rc = app_read_regular(&text, &len, path);
-    json_t *old = rc == APP_OK ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    /* The new description takes the same way through text, so that numbers compare as they are written. */
-    char *own = json_dumps(run, JSON_COMPACT);
-    json_t *now = own ? json_loads(own, 0, NULL) : NULL;
-    if (rc == APP_OK && !json_is_object(old))
-        rc = app_fail(APP_BAD_INPUT, "'%s' does not describe a run; use another --out", path);
-    else if (rc == APP_OK && !now)
-        rc = app_fail(APP_FAILED, "out of memory for '%s'", path);
-    const char *field = rc == APP_OK ? eval_info_difference(old, now, false) : NULL;
-    if (field && is_older(old))
-        rc = app_fail(
+    if (!json_is_object(old))
+        return app_fail(APP_BAD_INPUT, "'%s' does not describe a run; use another --out", path);
+    if (!now)
+        return app_fail(APP_FAILED, "out of memory for '%s'", path);
+    const char *field = eval_info_difference(old, now, false);
+    if (!field)
+        return APP_OK;
+    if (is_older(old))
+        return app_fail(
             APP_BAD_INPUT,
             "'%s' was begun by an older winnow, whose fingerprint covers a part of the model alone: begin it "
             "again with another --out",
             path);
-    else if (field)
-        rc = app_fail(
-            APP_BAD_INPUT,
-            "'%s' describes another run: \"%s\" differs; go on with what it began with, or use another --out",
-            path, field);
+    return app_fail(
+        APP_BAD_INPUT,
+        "'%s' describes another run: \"%s\" differs; go on with what it began with, or use another --out",
+        path, field);
+}
+
+static int compare(const char *path, const json_t *run)
+{
+    char *text;
+    size_t len;
+    WNW_TRY(app_read_regular(&text, &len, path));
+    json_t *old = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    /* The new description takes the same way through text, so that numbers compare as they are written. */
+    char *own = json_dumps(run, JSON_COMPACT);
+    json_t *now = own ? json_loads(own, 0, NULL) : NULL;
+    const int rc = refuse_other(path, old, now);
     json_decref(old);
     json_decref(now);
     free(own);

@@ -50,6 +50,20 @@ static double mean_kept(const wnw_plan *plan, const wnw_model *m)
     return n > 0 ? sum / n : 0;
 }
 
+/* Makes the entry's plan of a file's object. */
+static int make_plan(struct eval_entry *e, const json_t *o, const struct eval_reading *r,
+                     const wnw_model_info *info, const char *path)
+{
+    WNW_TRY(check_fit(o, e, r, path));
+    WNW_TRY(app_plan_make(&e->plan, o, path));
+    if (wnw_plan_n_layer(e->plan) != info->n_layer || wnw_plan_n_head_kv(e->plan) != info->n_head_kv)
+        return app_fail(APP_BAD_INPUT,
+                        "'%s' is a plan of %d layers with %d heads, and the model has %d with %d", path,
+                        (int)wnw_plan_n_layer(e->plan), (int)wnw_plan_n_head_kv(e->plan), (int)info->n_layer,
+                        (int)info->n_head_kv);
+    return APP_OK;
+}
+
 int eval_plans_load(struct eval_entry *e, const struct eval_reading *r, const wnw_model *m,
                     const wnw_model_info *info)
 {
@@ -60,15 +74,7 @@ int eval_plans_load(struct eval_entry *e, const struct eval_reading *r, const wn
         return eval_no_memory("plans");
     int rc = app_plan_read(&o, path);
     if (rc == APP_OK)
-        rc = check_fit(o, e, r, path);
-    if (rc == APP_OK)
-        rc = app_plan_make(&e->plan, o, path);
-    if (rc == APP_OK &&
-        (wnw_plan_n_layer(e->plan) != info->n_layer || wnw_plan_n_head_kv(e->plan) != info->n_head_kv))
-        rc =
-            app_fail(APP_BAD_INPUT, "'%s' is a plan of %d layers with %d heads, and the model has %d with %d",
-                     path, (int)wnw_plan_n_layer(e->plan), (int)wnw_plan_n_head_kv(e->plan),
-                     (int)info->n_layer, (int)info->n_head_kv);
+        rc = make_plan(e, o, r, info, path);
     if (rc == APP_OK)
         e->kept_mean = mean_kept(e->plan, m);
     json_decref(o);

@@ -75,21 +75,28 @@ static int make_key(struct key *k, const struct eval_shared_reading *rd, int32_t
     return eval_status_code(status);
 }
 
+/* Finds the reading of k and begins a session of it; *base stays NULL if there is none. */
+static int open_stored(wnw_session **base, wnw_stored **st, const struct key *k,
+                       const struct eval_shared_reading *rd)
+{
+    const wnw_stored_session_params how = {WNW_INIT(wnw_stored_session_params), .copied = true};
+    WNW_TRY(eval_status_code(wnw_store_find(st, rd->m->store, &k->key, true)));
+    if (!*st)
+        return APP_OK;
+    WNW_TRY(eval_status_code(wnw_stored_session(base, *st, rd->m->engine, &how)));
+    return *base ? eval_status_code(wnw_session_begin(*base, &rd->told)) : APP_OK;
+}
+
 int eval_reading_store_take(struct eval_shared_reading *rd, int32_t n)
 {
     struct key k = {.full = NULL};
     wnw_stored *st = NULL;
     wnw_session *base = NULL;
-    const wnw_stored_session_params how = {WNW_INIT(wnw_stored_session_params), .copied = true};
     if (!rd->m->store)
         return APP_OK;
     int rc = make_key(&k, rd, n);
     if (rc == APP_OK)
-        rc = eval_status_code(wnw_store_find(&st, rd->m->store, &k.key, true));
-    if (rc == APP_OK && st)
-        rc = eval_status_code(wnw_stored_session(&base, st, rd->m->engine, &how));
-    if (rc == APP_OK && base)
-        rc = eval_status_code(wnw_session_begin(base, &rd->told));
+        rc = open_stored(&base, &st, &k, rd);
     if (rc == APP_OK && base) {
         wnw_session_free(rd->base);
         rd->base = base;

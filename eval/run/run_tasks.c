@@ -335,9 +335,20 @@ static void note_prefix(const struct eval_run *run)
         app_note("LongBench: answers begin %s (--lb-prefix)", where);
 }
 
-/* Reads a sample with `chat` around it and answers it for the configs in x->now. */
-static int run_reading(struct eval_run *run, const struct eval_item *item, const struct eval_sample *s,
-                       const struct eval_chat *chat)
+/* The caller closes r in any case. */
+static int open_reading(struct eval_reading *r, struct eval_run *run, const struct eval_item *item,
+                        const struct eval_sample *s, const struct eval_chat *chat)
+{
+    const int32_t *ids;
+    int32_t n;
+    if (!(item->task->flags & EVAL_IS_TEXT))
+        return eval_reading_open(r, &run->runtime, chat, s);
+    eval_setup_piece(&ids, &n, &run->setup, item, s->index);
+    return eval_reading_text(r, chat, s, ids, n, run->setup.tokenizer.bos);
+}
+
+/* Answers what was read for the configs in x->now, unless the model's context is too short. */
+static int answer_reading(struct eval_run *run, const struct eval_reading *r)
 {
     struct tasks *x = tasks_of(run);
     const struct eval_wanted wanted = {.configs = &run->configs,
@@ -345,25 +356,25 @@ static int run_reading(struct eval_run *run, const struct eval_item *item, const
                                        .done = write_records,
                                        .user = run,
                                        .readings = &x->readings};
-    struct eval_reading reading;
     struct eval_reference reference = {0};
-    const int32_t *ids;
-    int32_t n;
-    int rc;
-    if (item->task->flags & EVAL_IS_TEXT) {
-        eval_setup_piece(&ids, &n, &run->setup, item, s->index);
-        rc = eval_reading_text(&reading, chat, s, ids, n, run->setup.tokenizer.bos);
-    } else {
-        rc = eval_reading_open(&reading, &run->runtime, chat, s);
-    }
-    x->too_long = rc == APP_OK && reading.n_need > run->runtime.info.n_ctx_train;
-    if (rc == APP_OK)
-        rc = eval_reference_open(&reference, reading.n_turns);
-    x->reading = &reading;
+    x->too_long = r->n_need > run->runtime.info.n_ctx_train;
+    int rc = eval_reference_open(&reference, r->n_turns);
+    x->reading = r;
     if (rc == APP_OK && !x->too_long)
-        rc = eval_read_entries(&run->runtime, &reading, &wanted, &reference);
+        rc = eval_read_entries(&run->runtime, r, &wanted, &reference);
     x->reading = NULL;
     eval_reference_close(&reference);
+    return rc;
+}
+
+/* Reads a sample with `chat` around it and answers it for the configs in x->now. */
+static int run_reading(struct eval_run *run, const struct eval_item *item, const struct eval_sample *s,
+                       const struct eval_chat *chat)
+{
+    struct eval_reading reading;
+    int rc = open_reading(&reading, run, item, s, chat);
+    if (rc == APP_OK)
+        rc = answer_reading(run, &reading);
     eval_reading_close(&reading);
     return rc;
 }

@@ -86,9 +86,11 @@ static int link_question(struct eval_question *q, const json_t *places, const ch
 
 static int link_questions(struct eval_records *r, const char *path)
 {
-    json_t *places = json_object();
     char id[24];
     int rc = APP_OK;
+    if (r->n_docs == 0 || r->n_questions == 0)
+        return app_fail(APP_BAD_INPUT, "'%s' has no %s", path, r->n_docs == 0 ? "documents" : "questions");
+    json_t *places = json_object();
     for (int32_t i = 0; rc == APP_OK && i < r->n_docs; i++) {
         name_id(id, json_object_get(r->docs[i], "id"));
         if (json_object_get(places, id))
@@ -102,6 +104,17 @@ static int link_questions(struct eval_records *r, const char *path)
     return rc;
 }
 
+static int add_line(struct eval_records *r, const struct eval_jsonl *j, json_t *o)
+{
+    const char *type = json_string_value(json_object_get(o, "type"));
+    WNW_TRY(eval_jsonl_no_nul(j, o));
+    if (type && strcmp(type, "doc") == 0)
+        return add_doc(r, j, o);
+    if (type && strcmp(type, "qa") == 0)
+        return add_question(r, j, o);
+    return eval_jsonl_bad(j, "\"type\" is neither \"doc\" nor \"qa\"");
+}
+
 int eval_records_read(struct eval_records *r, const char *path)
 {
     struct eval_jsonl j;
@@ -110,25 +123,12 @@ int eval_records_read(struct eval_records *r, const char *path)
     *r = (struct eval_records){.n_docs = 0};
     int rc = eval_jsonl_open(&j, path);
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
-        const char *type = json_string_value(json_object_get(o, "type"));
         hash = wnw__hash_join(hash, j.line.s, j.line.len);
-        rc = eval_jsonl_no_nul(&j, o);
-        if (rc != APP_OK) {
-            json_decref(o);
-            break;
-        }
-        if (type && strcmp(type, "doc") == 0)
-            rc = add_doc(r, &j, o);
-        else if (type && strcmp(type, "qa") == 0)
-            rc = add_question(r, &j, o);
-        else
-            rc = eval_jsonl_bad(&j, "\"type\" is neither \"doc\" nor \"qa\"");
+        rc = add_line(r, &j, o);
         json_decref(o);
     }
     eval_jsonl_close(&j);
     eval_hash_text(r->hash, hash);
-    if (rc == APP_OK && (r->n_docs == 0 || r->n_questions == 0))
-        rc = app_fail(APP_BAD_INPUT, "'%s' has no %s", path, r->n_docs == 0 ? "documents" : "questions");
     if (rc == APP_OK)
         rc = link_questions(r, path);
     if (rc != APP_OK)
@@ -179,6 +179,7 @@ static int add_named_question(struct eval_records *r, const json_t *places, cons
                               json_t *o)
 {
     const json_t *name, *answers, *id;
+    WNW_TRY(eval_jsonl_no_nul(j, o));
     WNW_TRY(eval_jsonl_text(&name, j, o, "document"));
     const json_t *place = json_object_get(places, json_string_value(name));
     if (!place)
@@ -207,9 +208,7 @@ static int add_questions(struct eval_records *r, const json_t *places, uint64_t 
     int rc = eval_jsonl_open_regular(&j, path);
     while (rc == APP_OK && (rc = eval_jsonl_next(&j, &o)) == APP_OK && o) {
         *hash = wnw__hash_join(*hash, j.line.s, j.line.len);
-        rc = eval_jsonl_no_nul(&j, o);
-        if (rc == APP_OK)
-            rc = add_named_question(r, places, &j, o);
+        rc = add_named_question(r, places, &j, o);
         json_decref(o);
     }
     if (rc == APP_OK && r->n_questions == 0)

@@ -3,6 +3,7 @@
 #include "eval/tasks/set.h"
 
 #include "app/console.h"
+#include "base/err.h"
 #include "base/random.h"
 
 #include <stdlib.h>
@@ -103,6 +104,16 @@ static int cut_middle(struct eval_sample *s, const struct eval_set_reader *r, co
     return rc;
 }
 
+static int count_refs(int32_t *n, const struct eval_set_reader *r, const struct eval_turn *t)
+{
+    struct app_text refs = {0};
+    int rc = eval_history_refs(&refs, r->chat, t);
+    if (rc == APP_OK)
+        rc = eval_count_tokens(n, r->tokenizer, refs.s, refs.len);
+    free(refs.s);
+    return rc;
+}
+
 /* Counts a question with the beginning of its answer, and where a conversation is counted its answer: the model's or, where
  * they are longer, the references that stay in its place. */
 static int count_turn(struct around *b, const struct eval_sample *s, const struct eval_set_reader *r,
@@ -110,23 +121,17 @@ static int count_turn(struct around *b, const struct eval_sample *s, const struc
 {
     const struct eval_turn *t = &s->turns[turn];
     int32_t n_question = 0, n_prefix = 0, n_refs = 0;
-    int rc =
-        eval_count_tokens(&n_question, r->tokenizer, t->question.s ? t->question.s : "", t->question.len);
-    if (rc == APP_OK)
-        rc = eval_count_tokens(&n_prefix, r->tokenizer, t->prefix.s ? t->prefix.s : "", t->prefix.len);
-    if (rc == APP_OK && r->n_ctx > 0 && turn + 1 < s->n_turns) {
-        struct app_text refs = {0};
-        rc = eval_history_refs(&refs, r->chat, t);
-        if (rc == APP_OK)
-            rc = eval_count_tokens(&n_refs, r->tokenizer, refs.s, refs.len);
-        free(refs.s);
-    }
+    WNW_TRY(
+        eval_count_tokens(&n_question, r->tokenizer, t->question.s ? t->question.s : "", t->question.len));
+    WNW_TRY(eval_count_tokens(&n_prefix, r->tokenizer, t->prefix.s ? t->prefix.s : "", t->prefix.len));
+    if (r->n_ctx > 0 && turn + 1 < s->n_turns)
+        WNW_TRY(count_refs(&n_refs, r, t));
     const int32_t n = n_question + n_prefix;
     b->first = turn == 0 ? n : b->first;
     b->longest = n > b->longest ? n : b->longest;
     b->all += n;
     b->answers += n_refs > s->max_new ? n_refs : s->max_new;
-    return rc;
+    return APP_OK;
 }
 
 /* The most tokens of the context. SCBench's program leaves room for answers and 1000 tokens, which several long questions, or
@@ -144,26 +149,46 @@ static int32_t most_context(const struct eval_sample *s, const struct eval_set_r
     return keep;
 }
 
-/* Cuts the context to what max_prompt and n_ctx allow after the questions are subtracted. */
-static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
+/* Cuts the context, which is ids[n], to what max_prompt and n_ctx allow after the questions are subtracted. */
+static int cut_context(struct eval_sample *s, const struct eval_set_reader *r, const int32_t *ids, int32_t n)
 {
     struct around b = {0};
+    for (int32_t i = 0; i < s->n_turns; i++)
+        WNW_TRY(count_turn(&b, s, r, i));
+    const int32_t keep = most_context(s, r, &b);
+    if (keep < 2)
+        return r->n_ctx > 0 ? eval_jsonl_bad(&r->file, "%d questions of %d tokens do not fit a context of %d",
+                                             (int)s->n_turns, b.all, r->n_ctx)
+                            : eval_jsonl_bad(&r->file, "a question of %d tokens does not fit a prompt of %d",
+                                             b.longest, r->max_prompt);
+    eval_set_meta(s, "truncated", json_boolean(n > keep));
+    eval_set_meta(s, "context_tokens", json_integer(n));
+    return n > keep ? cut_middle(s, r, ids, n, keep, b.first) : APP_OK;
+}
+
+static int fit_prompt(struct eval_sample *s, const struct eval_set_reader *r)
+{
     int32_t *ids = NULL, n = 0;
     int rc = r->tokenizer->encode(r->tokenizer, s->context.s, s->context.len, &ids, &n);
-    for (int32_t i = 0; rc == APP_OK && i < s->n_turns; i++)
-        rc = count_turn(&b, s, r, i);
-    const int32_t keep = most_context(s, r, &b);
-    if (rc == APP_OK && keep < 2)
-        rc = r->n_ctx > 0 ? eval_jsonl_bad(&r->file, "%d questions of %d tokens do not fit a context of %d",
-                                           (int)s->n_turns, b.all, r->n_ctx)
-                          : eval_jsonl_bad(&r->file, "a question of %d tokens does not fit a prompt of %d",
-                                           b.longest, r->max_prompt);
-    eval_set_meta(s, "truncated", json_boolean(rc == APP_OK && n > keep));
-    eval_set_meta(s, "context_tokens", json_integer(n));
-    if (rc == APP_OK && n > keep)
-        rc = cut_middle(s, r, ids, n, keep, b.first);
+    if (rc == APP_OK)
+        rc = cut_context(s, r, ids, n);
     wnw_free(ids);
     return rc;
+}
+
+static int make_sample(struct eval_sample *s, const struct eval_set_reader *r, json_t *o)
+{
+    WNW_TRY(eval_jsonl_no_nul(&r->file, o));
+    WNW_TRY(r->set->make(s, &(struct eval_draft){.task = r->set, .file = &r->file, .line = o}));
+    s->text = wnw__hash_of(s->context.s ? s->context.s : "", s->context.len);
+    eval_set_meta(s, "chat", json_boolean(r->chat_always || !(r->set->flags & EVAL_NO_CHAT)));
+    if (r->set->flags & EVAL_FIRST_LINE)
+        eval_set_meta(s, "first_line", json_true());
+    if (r->set->flags & EVAL_STOP_AT_LINE)
+        eval_set_meta(s, "stop_at_line", json_true());
+    if ((r->max_prompt > 0 || r->n_ctx > 0) && !s->no_memory)
+        WNW_TRY(fit_prompt(s, r));
+    return s->no_memory ? app_fail(APP_FAILED, "out of memory for '%s'", r->path) : APP_OK;
 }
 
 int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
@@ -175,20 +200,8 @@ int eval_set_next(struct eval_set_reader *r, struct eval_sample *s, bool *more)
     *more = rc == APP_OK && o;
     if (!*more)
         return rc;
-    rc = eval_jsonl_no_nul(&r->file, o);
-    if (rc == APP_OK)
-        rc = r->set->make(s, &(struct eval_draft){.task = r->set, .file = &r->file, .line = o});
+    rc = make_sample(s, r, o);
     json_decref(o);
-    s->text = wnw__hash_of(s->context.s ? s->context.s : "", s->context.len);
-    eval_set_meta(s, "chat", json_boolean(r->chat_always || !(r->set->flags & EVAL_NO_CHAT)));
-    if (r->set->flags & EVAL_FIRST_LINE)
-        eval_set_meta(s, "first_line", json_true());
-    if (r->set->flags & EVAL_STOP_AT_LINE)
-        eval_set_meta(s, "stop_at_line", json_true());
-    if (rc == APP_OK && (r->max_prompt > 0 || r->n_ctx > 0) && !s->no_memory)
-        rc = fit_prompt(s, r);
-    if (rc == APP_OK && s->no_memory)
-        rc = app_fail(APP_FAILED, "out of memory for '%s'", r->path);
     r->index++;
     return rc;
 }
@@ -204,9 +217,10 @@ int eval_set_check(int32_t *n, uint64_t *hash, const struct eval_task *set, cons
     while (rc == APP_OK && more) {
         struct eval_sample s;
         rc = eval_set_next(&r, &s, &more);
-        *n += rc == APP_OK && more;
-        if (rc == APP_OK && more)
+        if (rc == APP_OK && more) {
+            (*n)++;
             *hash = wnw__hash_join(*hash, r.file.line.s, r.file.line.len);
+        }
         eval_sample_clear(&s);
     }
     if (rc == APP_OK && *n == 0)

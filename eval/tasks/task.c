@@ -96,23 +96,34 @@ struct length {
     bool fits;     /* n is not more than was asked for, and the model's context holds the conversation */
 };
 
-static int count_sample(struct length *len, const struct eval_source *w, const struct eval_sample *s)
+/* Counts the tokens of the longest prompt, including its answer, and of the first one. */
+static int count_prompts(int32_t *n, int32_t *n_first, const struct eval_source *w,
+                         const struct eval_sample *s)
 {
     struct eval_prompt *p = calloc((size_t)s->n_turns, sizeof *p);
-    int rc = p ? eval_prompts_first(p, w->tokenizer, w->chat, s)
-               : app_fail(APP_FAILED, "out of memory for a sample of %s", s->task);
-    const int32_t n_first = rc == APP_OK ? p[0].n : 0;
-    *len = (struct length){0};
-    for (int32_t turn = 0; p && turn < s->n_turns; turn++) {
-        len->n = rc == APP_OK && p[turn].n + s->max_new > len->n ? p[turn].n + s->max_new : len->n;
+    if (!p)
+        return app_fail(APP_FAILED, "out of memory for a sample of %s", s->task);
+    const int rc = eval_prompts_first(p, w->tokenizer, w->chat, s);
+    *n = 0;
+    *n_first = p[0].n;
+    for (int32_t turn = 0; turn < s->n_turns; turn++) {
+        *n = p[turn].n + s->max_new > *n ? p[turn].n + s->max_new : *n;
         eval_prompt_clear(&p[turn]);
     }
     free(p);
-    /* A template that takes no earlier turns has no conversations; lengths beyond the context are left out anyway. */
-    if (rc == APP_OK && s->n_turns > 1 && w->chat->takes_turns && s->n_target <= w->n_ctx)
-        rc = count_conversation(&len->n_all, w, s, n_first);
-    len->fits = len->n <= s->n_target && len->n_all <= w->n_ctx;
     return rc;
+}
+
+static int count_sample(struct length *len, const struct eval_source *w, const struct eval_sample *s)
+{
+    int32_t n_first = 0;
+    *len = (struct length){0};
+    WNW_TRY(count_prompts(&len->n, &n_first, w, s));
+    /* A template that takes no earlier turns has no conversations; lengths beyond the context are left out anyway. */
+    if (s->n_turns > 1 && w->chat->takes_turns && s->n_target <= w->n_ctx)
+        WNW_TRY(count_conversation(&len->n_all, w, s, n_first));
+    len->fits = len->n <= s->n_target && len->n_all <= w->n_ctx;
+    return APP_OK;
 }
 
 /* Makes sample `index` of a length from a draft without its random numbers, and counts it unless there are too few units. */

@@ -113,23 +113,28 @@ static int put_text(struct eval_sample *s, const struct eval_source *w, const in
     return APP_OK;
 }
 
+/* Puts the text of ids[n_text] with the needle in it in the place of what the context has after `from`. */
+static int put_around(struct eval_sample *s, const struct eval_source *w, const struct needle *n, size_t from,
+                      const int32_t *ids, int32_t n_text)
+{
+    int32_t at_token;
+    WNW_TRY(find_depth(&at_token, w, ids, n_text, eval_grid_depth(w, s->index)));
+    s->context.len = from;
+    s->n_spans = 0;
+    WNW_TRY(put_text(s, w, ids, at_token));
+    eval_put_piece(s, n->text.s, n->text.len, true);
+    return put_text(s, w, ids + at_token, n_text - at_token);
+}
+
 /* Joins n_text tokens of the haystack, from token `first` on, and the needle in them, in the place of what the context has
  * after `from`. *n_joined becomes the tokens of the joined text. */
 static int join(struct eval_sample *s, int32_t *n_joined, struct eval_source *w, const struct needle *n,
                 size_t from, int32_t first, int32_t n_text)
 {
-    int32_t *ids = NULL, n_ids, at_token = 0;
+    int32_t *ids = NULL, n_ids;
     int rc = haystack_ids(&ids, &n_ids, w, first + n_text);
     if (rc == APP_OK)
-        rc = find_depth(&at_token, w, ids + first, n_text, eval_grid_depth(w, s->index));
-    s->context.len = from;
-    s->n_spans = 0;
-    if (rc == APP_OK)
-        rc = put_text(s, w, ids + first, at_token);
-    if (rc == APP_OK)
-        eval_put_piece(s, n->text.s, n->text.len, true);
-    if (rc == APP_OK)
-        rc = put_text(s, w, ids + first + at_token, n_text - at_token);
+        rc = put_around(s, w, n, from, ids + first, n_text);
     wnw_free(ids);
     return rc == APP_OK && !s->no_memory
                ? eval_count_tokens(n_joined, w->tokenizer, s->context.s + from, s->context.len - from)

@@ -110,11 +110,17 @@ static bool choose_docs(struct docs *d, const struct eval_records *records, cons
     return good;
 }
 
+/* The turn that put_docs has made, or `lost` where there was no memory for it. */
+static struct eval_turn *only_turn(struct eval_sample *s)
+{
+    return s->n_turns > 0 ? &s->turns[0] : &s->lost;
+}
+
 static void add_answers(struct eval_sample *s, const struct eval_question *q)
 {
     const json_t *answers = json_object_get(q->record, "answers");
     for (size_t i = 0; i < json_array_size(answers); i++)
-        eval_add_ref(s, &s->turns[0], json_string_value(json_array_get(answers, i)));
+        eval_add_ref(s, only_turn(s), json_string_value(json_array_get(answers, i)));
 }
 
 int eval_make_documents(struct eval_sample *s, struct eval_draft *draft)
@@ -285,7 +291,7 @@ static bool put_question_about(struct eval_sample *s, const struct docs *d, cons
     snprintf(question, sizeof question, forms[fact], p->name);
     if (!put_docs(s, d, question, r))
         return false;
-    eval_add_ref(s, &s->turns[0], answers[fact]);
+    eval_add_ref(s, only_turn(s), answers[fact]);
     return true;
 }
 
@@ -342,7 +348,7 @@ int eval_make_companies(struct eval_sample *s, struct eval_draft *d)
     }
     good = good && put_docs(s, &docs, question, &d->r);
     if (good)
-        eval_add_ref(s, &s->turns[0], answer);
+        eval_add_ref(s, only_turn(s), answer);
     free(things);
     return end_docs(&names, &docs, good);
 }

@@ -210,20 +210,26 @@ static int find_question(struct eval_prompt *p, const struct eval_tokenizer *t, 
     return rc;
 }
 
+/* Makes the prompts with asked[n_turns], whose texts are texts[n_turns]. */
+static int ask_all(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
+                   const struct eval_sample *s, struct eval_asked *asked, struct app_text *texts)
+{
+    const struct eval_before before = {.context = text_of(&s->context)};
+    for (int32_t i = 0; i < s->n_turns; i++)
+        WNW_TRY(make_asked(&asked[i], &texts[i], c, &s->turns[i]));
+    WNW_TRY(t->ask(t, c, &before, asked, p, s->n_turns));
+    for (int32_t i = 0; i < s->n_turns; i++)
+        WNW_TRY(find_question(&p[i], t, s->turns[i].question.len));
+    return APP_OK;
+}
+
 int eval_prompts_first(struct eval_prompt *p, const struct eval_tokenizer *t, const struct eval_chat *c,
                        const struct eval_sample *s)
 {
-    const struct eval_before before = {.context = text_of(&s->context)};
     const size_t n = (size_t)s->n_turns;
     struct eval_asked *asked = calloc(n, sizeof *asked);
     struct app_text *texts = calloc(n, sizeof *texts);
-    int rc = asked && texts ? APP_OK : eval_no_memory("a prompt");
-    for (size_t i = 0; rc == APP_OK && i < n; i++)
-        rc = make_asked(&asked[i], &texts[i], c, &s->turns[i]);
-    if (rc == APP_OK)
-        rc = t->ask(t, c, &before, asked, p, s->n_turns);
-    for (size_t i = 0; rc == APP_OK && i < n; i++)
-        rc = find_question(&p[i], t, s->turns[i].question.len);
+    const int rc = asked && texts ? ask_all(p, t, c, s, asked, texts) : eval_no_memory("a prompt");
     for (size_t i = 0; texts && i < n; i++)
         free(texts[i].s);
     free(texts);

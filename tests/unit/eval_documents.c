@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Questions about a folder of documents: how it is read, and what samples are made of it. */
 #include "asserts.h"
+#include "failing_alloc.h"
 #include "files.h"
 
 #include "app/console.h"
@@ -164,6 +165,33 @@ static void test_samples(void **state)
     eval_records_clear(&r);
 }
 
+/* Whichever allocation fails, the maker says so. */
+static void test_no_memory(void **state)
+{
+    const struct eval_task *task = eval_task_find("doc_qa");
+    struct eval_records r;
+    struct eval_source w = {.folder = &r};
+    struct test_stderr said;
+    char text[512];
+    bool failed = true;
+    (void)state;
+    assert_int_equal(eval_records_read_folder(&r, folder), APP_OK);
+    for (int64_t n = 1; failed; n++) {
+        struct eval_sample s = {.task = task->name, .metric = task->metric};
+        struct eval_draft d = {.task = task, .w = &w, .units = 1000, .r = eval_random_key("key")};
+        test_stderr_begin(&said);
+        alloc_arm(n, false);
+        const int rc = task->make(&s, &d);
+        failed = alloc_disarm() >= n;
+        const size_t n_said = test_stderr_end(&said, text, sizeof text);
+        assert_int_equal(rc != APP_OK || s.no_memory, failed);
+        assert_int_equal(n_said > 0, rc != APP_OK);
+        assert_true(failed || s.n_turns == 1);
+        eval_sample_clear(&s);
+    }
+    eval_records_clear(&r);
+}
+
 static void refused(const char *line, const char *pattern)
 {
     struct eval_records r;
@@ -196,9 +224,8 @@ static void test_bad_folders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folder_is_read),
-        cmocka_unit_test(test_answers_are_found),
-        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_folder_is_read), cmocka_unit_test(test_answers_are_found),
+        cmocka_unit_test(test_samples),        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_bad_folders),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
