@@ -128,15 +128,14 @@ static int plan_like(struct eval_shared_reading *rd, struct planning *p, struct 
     }
     told.profile = e[like].config->profile;
     WNW_TRY(eval_status_code(wnw_session_begin(rd->base, &told)));
-    WNW_TRY(plan_all(rd, p));
+    const int rc = plan_all(rd, p);
     for (int32_t i = 0; i < p->n; i++) {
         struct eval_entry *one = p->e[i];
-        if (one->left_out)
-            continue;
-        one->plan = p->plans[i];
-        eval_entry_report(one, &p->reports[i]); /* its peak: the whole piece was there */
+        one->plan = p->plans[i]; /* after a failure, too: the entry frees it */
+        if (rc == APP_OK && !one->left_out)
+            eval_entry_report(one, &p->reports[i]); /* its peak: the whole piece was there */
     }
-    return APP_OK;
+    return rc;
 }
 
 static int plan_with_profile(struct eval_shared_reading *rd, struct eval_entry *e, int32_t n, int32_t like)
