@@ -103,8 +103,8 @@ ROOMS = {
     },
 }
 # Headers that one room, or one file, of a program may include: what a study measures is no part of the public interface, and what a
-# server reads is the server's.
-SEAMS = {"perturb/": ["study/perturb.h"], "python/": ["cli/program.h"], "cli/slot_of": ["serve/park_folder.h", "serve/slot_file.h"]}
+# server reads is the server's. The exponentials of a whole vocabulary are the kernels' work.
+SEAMS = {"app/likelihood": ["kernel/kernel.h"], "perturb/": ["study/perturb.h"], "python/": ["cli/program.h"], "cli/slot_of": ["serve/park_folder.h", "serve/slot_file.h"]}
 DOORS = ["eval/args.h", "eval/commands.h"]
 BESIDE = {"perturb": "eval"}  # folder: the program whose room it is
 

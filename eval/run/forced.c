@@ -15,14 +15,18 @@
  * difference of the two log sums, so that exp is taken once for an entry of full. */
 static double kl_of(const float *full, const float *comp, double log_sum, int32_t n_vocab)
 {
-    const double max = full[wnw__argmax(full, n_vocab)];
+    const float max = full[wnw__argmax(full, n_vocab)];
     double sum = 0.0, less = 0.0;
-    for (int32_t i = 0; i < n_vocab; i++) {
-        const double p = exp((double)full[i] - max);
-        sum += p;
-        less += p * ((double)full[i] - (double)comp[i]);
+    for (int32_t at = 0; at < n_vocab; at += APP_EXPS) {
+        float p[APP_EXPS];
+        const int32_t n_now = n_vocab - at < APP_EXPS ? n_vocab - at : APP_EXPS;
+        app_exps(p, full + at, n_now, max);
+        for (int32_t i = 0; i < n_now; i++) {
+            sum += (double)p[i];
+            less += (double)p[i] * ((double)full[at + i] - (double)comp[at + i]);
+        }
     }
-    const double kl = less / sum - (max + log(sum) - log_sum);
+    const double kl = less / sum - ((double)max + log(sum) - log_sum);
     return kl < 0 ? 0 : kl;
 }
 
