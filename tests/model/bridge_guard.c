@@ -102,13 +102,18 @@ static void test_other_servers(void **state)
 
 /* ---- Servers that are lost ---- */
 
+static struct test_llama_params context_on(const char *device)
+{
+    return (struct test_llama_params){
+        .ours = true, .device = device, .flash = true, .n_ctx = 256, .n_threads = 1};
+}
+
 static void open_on(struct test_llama *t, const char *device)
 {
     char path[4096];
     test_model_path(path, sizeof path, "tiny/tiny-qwen3-f32.gguf");
-    test_llama_open(t, path,
-                    &(struct test_llama_params){
-                        .ours = true, .device = device, .flash = true, .n_ctx = 256, .n_threads = 1});
+    const struct test_llama_params params = context_on(device);
+    test_llama_open(t, path, &params);
 }
 
 static int decode(struct test_llama *t, int32_t pos, int32_t n, float *logits)
@@ -128,8 +133,9 @@ static float *logits_new(const struct test_llama *t)
 
 enum { N_SAME = 3 }; /* tokens whose graphs are the same, so that the relay reads ahead */
 
-/* Loses the server of a device by a signal. The token that is computed meanwhile has no numbers, and the next fails. */
-static void lose(const char *device, int port, pid_t worker, int signal_number, const char *why)
+/* Loses the server of a device by a signal. The token that is computed meanwhile has no numbers, and the next fails. again: it is started
+ * again before that token. *worker: the process that is there then. */
+static void lose(const char *device, int port, pid_t *worker, int signal_number, bool again, const char *why)
 {
     struct test_llama t;
     char address[32];
@@ -140,9 +146,12 @@ static void lose(const char *device, int port, pid_t worker, int signal_number, 
     for (int32_t i = 0; i < N_SAME; i++)
         assert_int_equal(decode(&t, N_PROMPT + i, 1, logits), 0);
     assert_true(isfinite(logits[0]));
-    assert_int_equal(kill(worker, signal_number), 0);
+    assert_int_equal(kill(*worker, signal_number), 0);
     if (signal_number == SIGKILL)
-        waitpid(worker, NULL, 0);
+        waitpid(*worker, NULL, 0);
+    if (again)
+        *worker = test_worker(port);
+    assert_cmp(*worker, >, 0);
     int32_t pos = N_PROMPT + N_SAME;
     int code = decode(&t, pos, 1, logits);
     if (code == 0) {
@@ -195,14 +204,18 @@ static void test_lost(void **state)
     assert_non_null(strstr(wnw_last_error(), "is named twice"));
 
     same_logits("WINNOW0", want, size);
-    lose("WINNOW0", port, worker, SIGKILL, "closed the connection");
+    lose("WINNOW0", port, &worker, SIGKILL, false, "closed the connection");
     same_logits("WINNOW1", want, size); /* the process goes on */
     worker = test_worker(port);
     assert_cmp(worker, >, 0);
     same_logits("WINNOW0", want, size); /* and with the server, once it is there again */
+    /* A server that has nothing of what was computed. */
+    lose("WINNOW0", port, &worker, SIGKILL, true, "closed the connection");
+    same_logits("WINNOW0", want, size);
 
     setenv("WINNOW_RAGGED_AT_ONCE", "1", 1); /* its graphs are ours */
-    lose("WINNOW0", port, worker, SIGSTOP, "said nothing for 2 seconds");
+    lose("WINNOW0", port, &worker, SIGKILL, true, "closed the connection");
+    lose("WINNOW0", port, &worker, SIGSTOP, false, "said nothing for 2 seconds");
     unsetenv("WINNOW_RAGGED_AT_ONCE");
     same_logits("WINNOW1", want, size);
     assert_int_equal(kill(worker, SIGCONT), 0);
@@ -340,6 +353,68 @@ static void test_graph_again(void **state)
     far_stop(&at);
 }
 
+/* ---- Graphs that a server has forgotten ---- */
+
+enum { N_OTHERS = 24, EVERY_OTHER = 4 };
+
+/* Logits of tokens one by one, and the bytes that went to the worker for each. Before every fourth another context on the same device has ended,
+ * and memory of the server was freed. */
+static float *beside_others(const char *device, struct between *b, long long bytes[N_OTHERS], size_t *size)
+{
+    struct test_llama t, other;
+    open_on(&t, device);
+    float *prompt = logits_new(&t), *logits = malloc(N_OTHERS * (size_t)t.n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    assert_int_equal(decode(&t, 0, N_PROMPT, prompt), 0);
+    for (int32_t i = 0; i < N_OTHERS; i++) {
+        if (i % EVERY_OTHER == 0) {
+            const struct test_llama_params params = context_on(device);
+            test_llama_share(&other, &t, &params);
+            test_llama_close_ctx(&other);
+        }
+        const long long before = atomic_load(&b->sent);
+        assert_int_equal(decode(&t, N_PROMPT + i, 1, logits + (int64_t)i * t.n_vocab), 0);
+        bytes[i] = atomic_load(&b->sent) - before;
+    }
+    *size = N_OTHERS * (size_t)t.n_vocab * sizeof *logits;
+    free(prompt);
+    test_llama_close(&t);
+    return logits;
+}
+
+/* The same as this process says, with a graph where the server has forgotten it, and without one where it has not. */
+static void check_beside(const char *device, struct between *b)
+{
+    long long far[N_OTHERS], none[N_OTHERS];
+    size_t size;
+    float *got = beside_others(device, b, far, &size), *want = beside_others("WINNOW1", b, none, &size);
+    assert_memory_equal(got, want, size);
+    for (int i = EVERY_OTHER; i < N_OTHERS; i++) {
+        print_message("%lld%s", far[i], i + 1 < N_OTHERS ? " " : " bytes of tokens\n");
+        if (i % EVERY_OTHER > 1)
+            assert_cmp(4 * far[i], <, far[i - i % EVERY_OTHER]);
+    }
+    free(got);
+    free(want);
+}
+
+static void test_forgotten(void **state)
+{
+    (void)state;
+    struct far at;
+    far_start(&at); /* WINNOW3 */
+    check_beside("WINNOW3", &at.b);
+    setenv("WINNOW_POLICY", "snapkv", 1);
+    setenv("WINNOW_BUDGET", "100000", 1);
+    check_beside("WINNOW3", &at.b);
+    unsetenv("WINNOW_POLICY");
+    unsetenv("WINNOW_BUDGET");
+    setenv("WINNOW_RAGGED_AT_ONCE", "1", 1);
+    check_beside("WINNOW3", &at.b);
+    unsetenv("WINNOW_RAGGED_AT_ONCE");
+    far_stop(&at);
+}
+
 /* ---- Round trips ---- */
 
 enum { N_TOKENS = 60, EVERY = 7 };
@@ -422,15 +497,15 @@ static void test_round_trips(void **state)
     (void)state;
     const int most = N_TOKENS - N_TOKENS / 10; /* but for those with a new graph */
     struct far at;
-    far_start(&at); /* WINNOW3 */
-    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
+    far_start(&at); /* WINNOW4 */
+    assert_cmp(trips_on("WINNOW4", &at.b, false), >=, most);
     setenv("WINNOW_POLICY", "snapkv", 1);
     setenv("WINNOW_BUDGET", "100000", 1);
-    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
-    trips_on("WINNOW3", &at.b, true);
+    assert_cmp(trips_on("WINNOW4", &at.b, false), >=, most);
+    trips_on("WINNOW4", &at.b, true);
     setenv("WINNOW_RAGGED_AT_ONCE", "1", 1);
-    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
-    trips_on("WINNOW3", &at.b, true);
+    assert_cmp(trips_on("WINNOW4", &at.b, false), >=, most);
+    trips_on("WINNOW4", &at.b, true);
     unsetenv("WINNOW_RAGGED_AT_ONCE");
     unsetenv("WINNOW_POLICY");
     unsetenv("WINNOW_BUDGET");
@@ -514,8 +589,8 @@ static void test_ahead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_servers), cmocka_unit_test(test_lost),
-                                       cmocka_unit_test(test_graph_again), cmocka_unit_test(test_round_trips),
-                                       cmocka_unit_test(test_ahead)};
+                                       cmocka_unit_test(test_graph_again),   cmocka_unit_test(test_forgotten),
+                                       cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_ahead)};
     setenv("WINNOW_WORKER_SECONDS", "2", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
