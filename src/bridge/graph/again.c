@@ -67,7 +67,7 @@ static inline uint64_t add_node(uint64_t all, const struct ggml_tensor *node)
 {
     enum {
         OP = offsetof(struct ggml_tensor, op) / WORD,
-        PARAMS = offsetof(struct ggml_tensor, op_params) / WORD + 3, /* from the fifth on */
+        PARAMS = offsetof(struct ggml_tensor, op_params) / WORD + 3, /* from the sixth on */
         FLAGS = offsetof(struct ggml_tensor, flags) / WORD,
         SOURCES = offsetof(struct ggml_tensor, src) / WORD + 5, /* from the sixth on */
         VIEW = offsetof(struct ggml_tensor, view_src) / WORD,

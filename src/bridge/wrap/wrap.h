@@ -314,10 +314,10 @@ struct wnw__wrap_found {
 struct wnw__wrap_pointed_at {
     struct ggml_tensor *t;
     const struct wnw__bridge_tensor *mine;
-    size_t at, end; /* bytes of the layer's, once it was collected */
+    size_t at, end; /* bytes of the layer's, when the graph was collected */
     size_t row;     /* of a cell */
-    int64_t rows; /* that are reached */
-    bool twice;   /* it is in the list already */
+    int64_t rows;   /* that are reached */
+    bool twice;     /* it is in the list already */
     ggml_backend_buffer_t buffer;
     void *data;
     int64_t ne1, ne2;
