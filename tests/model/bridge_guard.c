@@ -6,7 +6,9 @@
  */
 #include "helpers.h"
 #include "llamas.h"
+#include "peek_bridge.h"
 #include "peek_wrap.h"
+#include "profiles.h"
 #include "winnow_bridge.h"
 #include "workers.h"
 
@@ -512,6 +514,71 @@ static void test_round_trips(void **state)
     far_stop(&at);
 }
 
+/* ---- Gates on hidden states ---- */
+
+/* Scores of all entries of a prompt [layers][cells][heads], and the bytes that came from the worker for the second batch: masks are read once.
+ * `gated`: else nobody asks for them. */
+static float *scores_on(const char *device, struct between *b, wnw_profile *profile, bool gated,
+                        long long *bytes, int64_t *n)
+{
+    const wnw_size size = size_budget(100000);
+    struct test_llama t;
+    wnw_bridge *found;
+    open_on(&t, device);
+    assert_ok(wnw_bridge_find(&found, llama_synchronize, t.ctx));
+    struct wnw__bridge_backend *backend = (void *)found;
+    backend->watch.profile = profile; /* as if from a file */
+    if (gated)
+        assert_ok(wnw_bridge_set_policy(found, "kvzap", &size, false));
+    float *logits = logits_new(&t), *scores = NULL;
+    assert_int_equal(decode(&t, 0, N_PROMPT, logits), 0);
+    const long long before = atomic_load(&b->answered);
+    assert_int_equal(decode(&t, N_PROMPT, N_PROMPT, logits), 0);
+    *bytes = atomic_load(&b->answered) - before;
+    *n = 0;
+    for (int32_t i = 0; gated && i < backend->caches[0]->n_layer; i++) {
+        const struct wnw__bridge_layer *l = backend->caches[0]->layers[i];
+        const int64_t of_layer = 2 * (int64_t)N_PROMPT * l->n_head;
+        scores = realloc(scores, (size_t)(*n + of_layer) * sizeof *scores);
+        assert_non_null(scores);
+        assert_non_null(l->wrap->gate);
+        memcpy(scores + *n, l->wrap->gate, (size_t)of_layer * sizeof *scores);
+        *n += of_layer;
+    }
+    backend->watch.profile = NULL;
+    free(logits);
+    test_llama_close(&t);
+    return scores;
+}
+
+/* A worker computes them, and sends a number for each KV head: fewer bytes than hidden states of one layer. */
+static void test_gates(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("tiny/tiny-qwen3-f32.gguf");
+    wnw_profile *profile = test_profile_of_all_kinds(m);
+    wnw_model_info info = wnw_model_info_default();
+    long long with, without, none;
+    int64_t n, n_here;
+    struct far at;
+    wnw_model_get_info(m, &info);
+    far_start(&at); /* WINNOW5 */
+    assert_null(scores_on("WINNOW5", &at.b, profile, false, &without, &n));
+    float *far = scores_on("WINNOW5", &at.b, profile, true, &with, &n);
+    float *here = scores_on("WINNOW1", &at.b, profile, true, &none, &n_here);
+    print_message("bytes from the worker: %lld, without gates %lld\n", with, without);
+    assert_int_equal(n, n_here);
+    assert_all_finite(here, n);
+    assert_floats_near(far, here, n, 1e-4);
+    assert_cmp(with - without, >, 0);
+    assert_cmp(with - without, <, (long long)N_PROMPT * info.n_embd * (long long)sizeof(float));
+    free(far);
+    free(here);
+    far_stop(&at);
+    wnw_profile_free(profile);
+    wnw_model_free(m);
+}
+
 /* ---- What is read ahead ---- */
 
 enum { BUFFER_AT = 9 + 12, NAME_AT = 9 + 228, DATA_AT = 9 + 220, OFFSET_AT = 9 + 296, SIZE_AT = 9 + 304 };
@@ -590,7 +657,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_servers), cmocka_unit_test(test_lost),
                                        cmocka_unit_test(test_graph_again),   cmocka_unit_test(test_forgotten),
-                                       cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_ahead)};
+                                       cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_gates),
+                                       cmocka_unit_test(test_ahead)};
     setenv("WINNOW_WORKER_SECONDS", "2", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
