@@ -66,6 +66,7 @@ int wnw__wrap_gates_need(struct wnw__bridge_backend *b)
     const struct wnw__input_gate *g = wnw__bridge_gates_of(b);
     if (!g || g->form != WNW_INPUT_LINEAR || ggml_backend_buft_is_host(r->w->xt)) {
         r->gates_on_x = false;
+        r->gates_of = NULL;
         return WNW_OK;
     }
     if (r->gates_of == g->number && r->gates_profile == b->watch.n_profile)
