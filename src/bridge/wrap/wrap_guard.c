@@ -471,9 +471,10 @@ static void send_graph(struct relay *r)
     struct graph *const came = &r->coming;
     uint64_t device;
     struct graph *const kept = kept_of(r, came, &device);
-    const bool last = r->head[0] == GRAPH_RECOMPUTE || is_in_place(came), known = kept && kept->n > 0,
-               same =
-                   known && (last || (kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0));
+    const bool known = kept && kept->n > 0;
+    const bool last = r->head[0] == GRAPH_RECOMPUTE || is_in_place(came);
+    const bool same =
+        known && (last || (kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0));
     if (same && kept->there) {
         ask_again(r, device);
     } else if (same) { /* the server has forgotten it */
