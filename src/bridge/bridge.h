@@ -121,6 +121,7 @@ struct wnw__bridge_watch {
     struct wnw__bridge_tracks *tracks; /* statistics of queries; NULL while none are wanted */
     struct wnw__proj *proj[2];         /* of KV heads, of query heads; NULL: no norms were wanted yet */
     struct wnw__buffer gate_room;      /* scratch of gates on hidden states (sequence/gates.c) */
+    uint64_t n_profile;                /* how often the profile was another one */
     /* Called by the first thread of an attention that is about to run; NULL: no queries are kept. */
     void (*on_attention)(struct wnw__bridge_backend *b, const struct ggml_tensor *node,
                          const struct wnw__cells_op *op);

@@ -5,5 +5,6 @@
 
 #include "bridge/wrap/wrap.h"
 #include "bridge/wrap/wrap_ahead.h"
+#include "bridge/wrap/wrap_guard.h"
 
 #endif

@@ -49,6 +49,8 @@ static void serve_plain(const char *address)
         serve(address, NULL, 1, 1, &cpu);
 }
 
+enum { MOST_FILES = 1024 };
+
 static pid_t start(int port, bool plain)
 {
     char address[64];
@@ -56,6 +58,8 @@ static pid_t start(int port, bool plain)
     const pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int fd = STDERR_FILENO + 1; fd < MOST_FILES; fd++)
+            close(fd); /* connections of this process would not end as long as it has them */
         if (plain)
             serve_plain(address);
         else

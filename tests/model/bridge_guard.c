@@ -6,7 +6,9 @@
  */
 #include "helpers.h"
 #include "llamas.h"
+#include "peek_bridge.h"
 #include "peek_wrap.h"
+#include "profiles.h"
 #include "winnow_bridge.h"
 #include "workers.h"
 
@@ -102,13 +104,18 @@ static void test_other_servers(void **state)
 
 /* ---- Servers that are lost ---- */
 
+static struct test_llama_params context_on(const char *device)
+{
+    return (struct test_llama_params){
+        .ours = true, .device = device, .flash = true, .n_ctx = 256, .n_threads = 1};
+}
+
 static void open_on(struct test_llama *t, const char *device)
 {
     char path[4096];
     test_model_path(path, sizeof path, "tiny/tiny-qwen3-f32.gguf");
-    test_llama_open(t, path,
-                    &(struct test_llama_params){
-                        .ours = true, .device = device, .flash = true, .n_ctx = 256, .n_threads = 1});
+    const struct test_llama_params params = context_on(device);
+    test_llama_open(t, path, &params);
 }
 
 static int decode(struct test_llama *t, int32_t pos, int32_t n, float *logits)
@@ -128,8 +135,9 @@ static float *logits_new(const struct test_llama *t)
 
 enum { N_SAME = 3 }; /* tokens whose graphs are the same, so that the relay reads ahead */
 
-/* Loses the server of a device by a signal. The token that is computed meanwhile has no numbers, and the next fails. */
-static void lose(const char *device, int port, pid_t worker, int signal_number, const char *why)
+/* Loses the server of a device by a signal. The token that is computed meanwhile has no numbers, and the next fails. again: it is started
+ * again before that token. *worker: the process that is there then. */
+static void lose(const char *device, int port, pid_t *worker, int signal_number, bool again, const char *why)
 {
     struct test_llama t;
     char address[32];
@@ -140,9 +148,12 @@ static void lose(const char *device, int port, pid_t worker, int signal_number, 
     for (int32_t i = 0; i < N_SAME; i++)
         assert_int_equal(decode(&t, N_PROMPT + i, 1, logits), 0);
     assert_true(isfinite(logits[0]));
-    assert_int_equal(kill(worker, signal_number), 0);
+    assert_int_equal(kill(*worker, signal_number), 0);
     if (signal_number == SIGKILL)
-        waitpid(worker, NULL, 0);
+        waitpid(*worker, NULL, 0);
+    if (again)
+        *worker = test_worker(port);
+    assert_cmp(*worker, >, 0);
     int32_t pos = N_PROMPT + N_SAME;
     int code = decode(&t, pos, 1, logits);
     if (code == 0) {
@@ -195,14 +206,18 @@ static void test_lost(void **state)
     assert_non_null(strstr(wnw_last_error(), "is named twice"));
 
     same_logits("WINNOW0", want, size);
-    lose("WINNOW0", port, worker, SIGKILL, "closed the connection");
+    lose("WINNOW0", port, &worker, SIGKILL, false, "closed the connection");
     same_logits("WINNOW1", want, size); /* the process goes on */
     worker = test_worker(port);
     assert_cmp(worker, >, 0);
     same_logits("WINNOW0", want, size); /* and with the server, once it is there again */
+    /* A server that has nothing of what was computed. */
+    lose("WINNOW0", port, &worker, SIGKILL, true, "closed the connection");
+    same_logits("WINNOW0", want, size);
 
     setenv("WINNOW_RAGGED_AT_ONCE", "1", 1); /* its graphs are ours */
-    lose("WINNOW0", port, worker, SIGSTOP, "said nothing for 2 seconds");
+    lose("WINNOW0", port, &worker, SIGKILL, true, "closed the connection");
+    lose("WINNOW0", port, &worker, SIGSTOP, false, "said nothing for 2 seconds");
     unsetenv("WINNOW_RAGGED_AT_ONCE");
     same_logits("WINNOW1", want, size);
     assert_int_equal(kill(worker, SIGCONT), 0);
@@ -340,6 +355,68 @@ static void test_graph_again(void **state)
     far_stop(&at);
 }
 
+/* ---- Graphs that a server has forgotten ---- */
+
+enum { N_OTHERS = 24, EVERY_OTHER = 4 };
+
+/* Logits of tokens one by one, and the bytes that went to the worker for each. Before every fourth another context on the same device has ended,
+ * and memory of the server was freed. */
+static float *beside_others(const char *device, struct between *b, long long bytes[N_OTHERS], size_t *size)
+{
+    struct test_llama t, other;
+    open_on(&t, device);
+    float *prompt = logits_new(&t), *logits = malloc(N_OTHERS * (size_t)t.n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    assert_int_equal(decode(&t, 0, N_PROMPT, prompt), 0);
+    for (int32_t i = 0; i < N_OTHERS; i++) {
+        if (i % EVERY_OTHER == 0) {
+            const struct test_llama_params params = context_on(device);
+            test_llama_share(&other, &t, &params);
+            test_llama_close_ctx(&other);
+        }
+        const long long before = atomic_load(&b->sent);
+        assert_int_equal(decode(&t, N_PROMPT + i, 1, logits + (int64_t)i * t.n_vocab), 0);
+        bytes[i] = atomic_load(&b->sent) - before;
+    }
+    *size = N_OTHERS * (size_t)t.n_vocab * sizeof *logits;
+    free(prompt);
+    test_llama_close(&t);
+    return logits;
+}
+
+/* The same as this process says, with a graph where the server has forgotten it, and without one where it has not. */
+static void check_beside(const char *device, struct between *b)
+{
+    long long far[N_OTHERS], none[N_OTHERS];
+    size_t size;
+    float *got = beside_others(device, b, far, &size), *want = beside_others("WINNOW1", b, none, &size);
+    assert_memory_equal(got, want, size);
+    for (int i = EVERY_OTHER; i < N_OTHERS; i++) {
+        print_message("%lld%s", far[i], i + 1 < N_OTHERS ? " " : " bytes of tokens\n");
+        if (i % EVERY_OTHER > 1)
+            assert_cmp(4 * far[i], <, far[i - i % EVERY_OTHER]);
+    }
+    free(got);
+    free(want);
+}
+
+static void test_forgotten(void **state)
+{
+    (void)state;
+    struct far at;
+    far_start(&at); /* WINNOW3 */
+    check_beside("WINNOW3", &at.b);
+    setenv("WINNOW_POLICY", "snapkv", 1);
+    setenv("WINNOW_BUDGET", "100000", 1);
+    check_beside("WINNOW3", &at.b);
+    unsetenv("WINNOW_POLICY");
+    unsetenv("WINNOW_BUDGET");
+    setenv("WINNOW_RAGGED_AT_ONCE", "1", 1);
+    check_beside("WINNOW3", &at.b);
+    unsetenv("WINNOW_RAGGED_AT_ONCE");
+    far_stop(&at);
+}
+
 /* ---- Round trips ---- */
 
 enum { N_TOKENS = 60, EVERY = 7 };
@@ -422,19 +499,84 @@ static void test_round_trips(void **state)
     (void)state;
     const int most = N_TOKENS - N_TOKENS / 10; /* but for those with a new graph */
     struct far at;
-    far_start(&at); /* WINNOW3 */
-    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
+    far_start(&at); /* WINNOW4 */
+    assert_cmp(trips_on("WINNOW4", &at.b, false), >=, most);
     setenv("WINNOW_POLICY", "snapkv", 1);
     setenv("WINNOW_BUDGET", "100000", 1);
-    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
-    trips_on("WINNOW3", &at.b, true);
+    assert_cmp(trips_on("WINNOW4", &at.b, false), >=, most);
+    trips_on("WINNOW4", &at.b, true);
     setenv("WINNOW_RAGGED_AT_ONCE", "1", 1);
-    assert_cmp(trips_on("WINNOW3", &at.b, false), >=, most);
-    trips_on("WINNOW3", &at.b, true);
+    assert_cmp(trips_on("WINNOW4", &at.b, false), >=, most);
+    trips_on("WINNOW4", &at.b, true);
     unsetenv("WINNOW_RAGGED_AT_ONCE");
     unsetenv("WINNOW_POLICY");
     unsetenv("WINNOW_BUDGET");
     far_stop(&at);
+}
+
+/* ---- Gates on hidden states ---- */
+
+/* Scores of all entries of a prompt [layers][cells][heads], and the bytes that came from the worker for the second batch: masks are read once.
+ * `gated`: else nobody asks for them. */
+static float *scores_on(const char *device, struct between *b, wnw_profile *profile, bool gated,
+                        long long *bytes, int64_t *n)
+{
+    const wnw_size size = size_budget(100000);
+    struct test_llama t;
+    wnw_bridge *found;
+    open_on(&t, device);
+    assert_ok(wnw_bridge_find(&found, llama_synchronize, t.ctx));
+    struct wnw__bridge_backend *backend = (void *)found;
+    backend->watch.profile = profile; /* as if from a file */
+    if (gated)
+        assert_ok(wnw_bridge_set_policy(found, "kvzap", &size, false));
+    float *logits = logits_new(&t), *scores = NULL;
+    assert_int_equal(decode(&t, 0, N_PROMPT, logits), 0);
+    const long long before = atomic_load(&b->answered);
+    assert_int_equal(decode(&t, N_PROMPT, N_PROMPT, logits), 0);
+    *bytes = atomic_load(&b->answered) - before;
+    *n = 0;
+    for (int32_t i = 0; gated && i < backend->caches[0]->n_layer; i++) {
+        const struct wnw__bridge_layer *l = backend->caches[0]->layers[i];
+        const int64_t of_layer = 2 * (int64_t)N_PROMPT * l->n_head;
+        scores = realloc(scores, (size_t)(*n + of_layer) * sizeof *scores);
+        assert_non_null(scores);
+        assert_non_null(l->wrap->gate);
+        memcpy(scores + *n, l->wrap->gate, (size_t)of_layer * sizeof *scores);
+        *n += of_layer;
+    }
+    backend->watch.profile = NULL;
+    free(logits);
+    test_llama_close(&t);
+    return scores;
+}
+
+/* A worker computes them, and sends a number for each KV head: fewer bytes than hidden states of one layer. */
+static void test_gates(void **state)
+{
+    (void)state;
+    wnw_model *m = test_model_open("tiny/tiny-qwen3-f32.gguf");
+    wnw_profile *profile = test_profile_of_all_kinds(m);
+    wnw_model_info info = wnw_model_info_default();
+    long long with, without, none;
+    int64_t n, n_here;
+    struct far at;
+    wnw_model_get_info(m, &info);
+    far_start(&at); /* WINNOW5 */
+    assert_null(scores_on("WINNOW5", &at.b, profile, false, &without, &n));
+    float *far = scores_on("WINNOW5", &at.b, profile, true, &with, &n);
+    float *here = scores_on("WINNOW1", &at.b, profile, true, &none, &n_here);
+    print_message("bytes from the worker: %lld, without gates %lld\n", with, without);
+    assert_int_equal(n, n_here);
+    assert_all_finite(here, n);
+    assert_floats_near(far, here, n, 1e-4);
+    assert_cmp(with - without, >, 0);
+    assert_cmp(with - without, <, (long long)N_PROMPT * info.n_embd * (long long)sizeof(float));
+    free(far);
+    free(here);
+    far_stop(&at);
+    wnw_profile_free(profile);
+    wnw_model_free(m);
 }
 
 /* ---- What is read ahead ---- */
@@ -514,7 +656,8 @@ static void test_ahead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_servers), cmocka_unit_test(test_lost),
-                                       cmocka_unit_test(test_graph_again), cmocka_unit_test(test_round_trips),
+                                       cmocka_unit_test(test_graph_again),   cmocka_unit_test(test_forgotten),
+                                       cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_gates),
                                        cmocka_unit_test(test_ahead)};
     setenv("WINNOW_WORKER_SECONDS", "2", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "helpers.h"
 #include "llamas.h"
 #include "peek_bridge.h"
+#include "peek_wrap.h"
 #include "profiles.h"
 #include "rounding.h"
 #include "winnow_bridge.h"
@@ -76,6 +77,13 @@ static void read_prompt(const struct fixture *f, struct test_llama *t)
     test_llama_decode(t, 0, N_FIRST, f->tokens + N_FIRST, N_PROMPT - N_FIRST, NULL);
 }
 
+/* Gates on hidden states are products on a device with memory of its own; else the host evaluates them. */
+static void check_gates(const struct wnw__bridge_backend *b)
+{
+    if (b->watch.policy && (b->watch.needs.flags & WNW_NEED_INPUT_GATE))
+        assert_int_equal(b->wrap->gates_on_x, strict);
+}
+
 /* Logits of the token after the prompt on one of our devices, after a policy has acted; rc: whether it could. */
 static struct test_cuts *compress(struct fixture *f, const char *device, const char *name, float *logits,
                                   int *rc, bool check)
@@ -92,6 +100,8 @@ static struct test_cuts *compress(struct fixture *f, const char *device, const c
     *rc = wnw_bridge_set_policy(cache, name, &size, false);
     if (*rc == WNW_OK) {
         read_prompt(f, &t);
+        if (device)
+            check_gates((const void *)cache);
         kept = test_cuts_note();
         *rc = wnw_bridge_compress(cache);
         test_cuts_stop();

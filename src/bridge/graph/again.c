@@ -28,55 +28,58 @@ void wnw__bridge_last_free(struct wnw__bridge_last *last)
     *last = (struct wnw__bridge_last){0};
 }
 
-/* What nodes are, word by word. Any change of one word changes the result. */
-enum { LANES = 8 };
-struct sum {
-    uint64_t lane[LANES];
-};
+/* What a node is: the sum of its words, each times an odd number of its own. Any change of one word changes it. */
+enum { WORD = sizeof(uint64_t), ALL = offsetof(struct ggml_tensor, name) / WORD };
 
-static inline uint64_t mixed(uint64_t lane, uint64_t word)
+static inline uint64_t word_of(const struct ggml_tensor *node, size_t i)
 {
-    const uint64_t x = (lane ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t word;
+    memcpy(&word, (const char *)node + i * WORD, WORD);
+    return word;
+}
+
+/* Of words from .. to-1. The compiler knows both, and so the numbers. */
+static inline uint64_t sum_of(const struct ggml_tensor *node, size_t from, size_t to)
+{
+    uint64_t sum = 0;
+    for (size_t i = from; i < to; i++)
+        sum += word_of(node, i) * (UINT32_C(0x1e3779b1) * (2 * (uint32_t)i + 1) % (1U << 30) | 1);
+    return sum;
+}
+
+static inline bool is_zero(const struct ggml_tensor *node, size_t from, size_t to)
+{
+    uint64_t any = 0;
+    for (size_t i = from; i < to; i++)
+        any |= word_of(node, i);
+    return any == 0;
+}
+
+static inline uint64_t mixed(uint64_t all, uint64_t word)
+{
+    const uint64_t x = (all ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return x << 29 | x >> 35;
 }
 
-static inline void add_word(struct sum *s, size_t i, const void *words)
+/* The words that have a meaning: all before the name. Few operations have many parameters or many sources. Half of the nodes are views,
+ * whose words are mostly in no cache of the CPU. Of them the place in memory is taken; who reads them looks at their shape when it runs. */
+static inline uint64_t add_node(uint64_t all, const struct ggml_tensor *node)
 {
-    uint64_t word;
-    memcpy(&word, (const char *)words + i * sizeof word, sizeof word);
-    s->lane[i % LANES] = mixed(s->lane[i % LANES], word);
-}
-
-/* In loops whose length the compiler knows, so that lanes stay in registers. */
-static inline void add_words(struct sum *s, const void *words, size_t n)
-{
-    for (size_t i = 0; i + LANES <= n; i += LANES)
-        for (size_t k = 0; k < LANES; k++)
-            add_word(s, i + k, words);
-    for (size_t k = 0; k < n % LANES; k++)
-        add_word(s, n / LANES * LANES + k, words);
-}
-
-static uint64_t total(const struct sum *s)
-{
-    uint64_t all = 0;
-    for (int i = 0; i < LANES; i++)
-        all = mixed(all, s->lane[i]);
-    return all;
-}
-
-/* The words that have a meaning: all before the name. Half of the nodes are views, whose words are mostly in no cache of the CPU. Of
- * them the place in memory is taken; who reads them looks at their shape when it runs. */
-static inline void add_node(struct sum *s, const struct ggml_tensor *node)
-{
-    enum { WORD = sizeof(uint64_t), ALL = offsetof(struct ggml_tensor, name) / WORD };
-    if (!wnw__bridge_is_view(node)) {
-        add_words(s, node, ALL);
-        return;
-    }
-    const uint64_t place[] = {(uint64_t)node->op, (uint64_t)(uintptr_t)node->view_src,
-                              (uint64_t)node->view_offs, (uint64_t)(uintptr_t)node->data};
-    add_words(s, place, sizeof place / sizeof *place);
+    enum {
+        OP = offsetof(struct ggml_tensor, op) / WORD,
+        PARAMS = offsetof(struct ggml_tensor, op_params) / WORD + 3, /* from the sixth on */
+        FLAGS = offsetof(struct ggml_tensor, flags) / WORD,
+        SOURCES = offsetof(struct ggml_tensor, src) / WORD + 5, /* from the sixth on */
+        VIEW = offsetof(struct ggml_tensor, view_src) / WORD,
+    };
+    if (wnw__bridge_is_view(node))
+        return mixed(all, sum_of(node, OP, OP + 1) + sum_of(node, VIEW, ALL));
+    uint64_t sum = sum_of(node, 0, PARAMS) + sum_of(node, FLAGS, SOURCES) + sum_of(node, VIEW, ALL);
+    if (!is_zero(node, PARAMS, FLAGS))
+        sum += sum_of(node, PARAMS, FLAGS);
+    if (!is_zero(node, SOURCES, VIEW))
+        sum += sum_of(node, SOURCES, VIEW);
+    return mixed(all, sum);
 }
 
 /* Begins to load a node that will be looked at soon. The weights have taken the place of most in the CPU's caches. */
@@ -105,19 +108,19 @@ void wnw__bridge_last_see(struct wnw__bridge_backend *b, struct ggml_cgraph *gra
 {
     enum { AHEAD = 4 };
     struct wnw__bridge_last *last = &b->last;
+    struct ggml_tensor *const *nodes = ggml_graph_nodes(graph);
     const int n = ggml_graph_n_nodes(graph);
     const bool room = need_nodes(last, n);
     bool again = room && last->shown && last->known && last->n == n;
-    struct sum sum = {{0}};
+    uint64_t hash = 0;
     for (int i = 0; room && i < n; i++) {
-        const struct ggml_tensor *node = ggml_graph_node(graph, i);
+        const struct ggml_tensor *node = nodes[i];
         if (i + AHEAD < last->n) /* most often it is in the same place */
             fetch(last->node[i + AHEAD]);
         again = again && last->node[i] == node;
         last->node[i] = node;
-        add_node(&sum, node);
+        hash = add_node(hash, node);
     }
-    const uint64_t hash = total(&sum);
     last->again = again && last->hash == hash;
     last->looked = last->looked && last->again;
     last->known = room;

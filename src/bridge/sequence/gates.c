@@ -6,11 +6,15 @@
 
 #include <stdlib.h>
 
-/* NULL = no policy wants them, or there are none. */
 static const struct wnw__input_gate *gates_of(const struct wnw__bridge_watch *w)
 {
     const bool wanted = w->policy && (w->needs.flags & WNW_NEED_INPUT_GATE);
     return wanted && w->profile && w->profile->inputs.number ? &w->profile->inputs : NULL;
+}
+
+const struct wnw__input_gate *wnw__bridge_gates_of(const struct wnw__bridge_backend *b)
+{
+    return gates_of(&b->watch);
 }
 
 bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)

@@ -112,7 +112,9 @@ void wnw__bridge_record_after(struct wnw__bridge_backend *b, struct ggml_context
 
 /* ---- Gates on hidden states (profile/input_gate.h), whose scores entries keep (sequence/gates.c) ---- */
 
-/* Whether the gates of the backend's profile are wanted and have numbers for the layer. */
+/* The gates of the backend's profile; NULL: no policy wants them, or there are none. */
+const struct wnw__input_gate *wnw__bridge_gates_of(const struct wnw__bridge_backend *b);
+/* Whether they have numbers for the layer. */
 bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l);
 /* Makes scratch for the current graph. E_NOMEM. */
 int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b);

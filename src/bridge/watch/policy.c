@@ -230,6 +230,7 @@ static int add_part(struct wnw__bridge_watch *w, const wnw_part *part)
 /* Adds the results of a file to the profile. */
 static int add_profile(struct wnw__bridge_watch *w, const char *path)
 {
+    w->n_profile++;
     return w->profile ? wnw_profile_add_file(w->profile, path) : wnw_profile_open(&w->profile, path);
 }
 
@@ -266,6 +267,7 @@ void wnw__bridge_watch_take(struct wnw__bridge_watch *w, struct wnw__bridge_watc
     w->policy = next->policy;
     w->automatic = next->automatic;
     w->profile = next->profile;
+    w->n_profile++;
     w->size = next->size;
     w->needs = next->needs;
     w->by_itself = next->by_itself;

@@ -153,12 +153,10 @@ static ggml_backend_dev_t device_of(const char *name)
     return NULL;
 }
 
-enum { MOST_DEVICES = 64 };
-
 /* Devices that are not registered yet: all are, or none. */
 struct made {
-    struct wnw__wrap *w[MOST_DEVICES];
-    struct wnw__guard *guards[MOST_DEVICES];
+    struct wnw__wrap *w[WNW_WRAP_DEVICES];
+    struct wnw__guard *guards[WNW_WRAP_DEVICES];
     int32_t n, n_guard;
 };
 
@@ -182,8 +180,8 @@ static int make_device(struct made *made, ggml_backend_dev_t x, const char *name
     const int32_t n = count_wraps(x, &twice) + made->n;
     for (int32_t i = 0; i < made->n; i++)
         twice = twice || made->w[i]->x == x;
-    if (made->n == MOST_DEVICES)
-        return wnw__fail(WNW_E_ARG, "device '%s' is one too many: %d can be named", name, MOST_DEVICES);
+    if (made->n == WNW_WRAP_DEVICES)
+        return wnw__fail(WNW_E_ARG, "device '%s' is one too many: %d can be named", name, WNW_WRAP_DEVICES);
     if (twice)
         return wnw__fail(WNW_E_ARG, "device '%s' is named twice: one device is around it", name);
     struct wnw__wrap *w = calloc(1, sizeof *w);
@@ -245,8 +243,8 @@ static int make_remote(struct made *made, const char *name, ggml_backend_reg_t r
     ggml_backend_reg_t remote;
     struct sockaddr_in at;
     int rc = WNW_OK;
-    if (made->n_guard == MOST_DEVICES)
-        return wnw__fail(WNW_E_ARG, "device '%s' is one too many: %d can be named", name, MOST_DEVICES);
+    if (made->n_guard == WNW_WRAP_DEVICES)
+        return wnw__fail(WNW_E_ARG, "device '%s' is one too many: %d can be named", name, WNW_WRAP_DEVICES);
     WNW_TRY(wnw__connect_where(&at, name + 4));
     const struct wnw__guard *same = guard_of(made, &at);
     if (same)

@@ -22,6 +22,7 @@
  *     wrap/wrap_host.c:    what the host reads of X's memory
  *     wrap/wrap_watch.c:   policies: what the host looks at in a graph
  *     wrap/wrap_taps.c:    policies: numbers that X computes on the way
+ *     wrap/wrap_gates.c:   policies: gates on hidden states, on X
  *     wrap/wrap_mirror.c:  policies: a plan, and what it changes
  *
  * Weights and activations are in buffers of X, which X made. Keys and values get addresses without memory. A layer is
@@ -314,8 +315,10 @@ struct wnw__wrap_found {
 struct wnw__wrap_pointed_at {
     struct ggml_tensor *t;
     const struct wnw__bridge_tensor *mine;
-    int64_t rows; /* that are reached */
-    bool twice;   /* it is in the list already */
+    size_t at, end; /* bytes of the layer's, when the graph was collected */
+    size_t row;     /* of a cell */
+    int64_t rows;   /* that are reached */
+    bool twice;     /* it is in the list already */
     ggml_backend_buffer_t buffer;
     void *data;
     int64_t ne1, ne2;
@@ -344,6 +347,10 @@ struct wnw__wrap_run {
     uint64_t n_memory;           /* how often memory of our graphs was made */
     char no_sums[256]; /* what X lacks for policies that sum up attention; "": nothing that is known */
     struct wnw__wrap_memory kept, scratch, packed, sums, taps; /* of our graphs */
+    struct wnw__wrap_memory gates;                             /* tables of gates on hidden states */
+    bool gates_on_x;                                           /* X computes their products */
+    const float *gates_of;                                     /* the numbers that were sent; NULL: none */
+    uint64_t gates_profile;                                    /* and the profile's count */
     struct wnw__wrap_block nodes, tap_nodes;                   /* and their nodes */
     struct wnw__wrap_numbered numbered[256];                   /* by the address of their first node */
     struct wnw__bridge_cache *planned; /* whose entries the host has for a plan; NULL: none */
@@ -398,6 +405,16 @@ void wnw__wrap_taps_add(const struct wnw__wrap_taps *t, struct ggml_cgraph *grap
                         const struct ggml_tensor *before);
 /* Gives what X has copied to what keeps it. E_NOMEM. */
 int wnw__wrap_taps_take(const struct wnw__wrap_taps *t, struct wnw__bridge_backend *b);
+
+/* Decides whether X computes gates on hidden states (wrap/wrap_gates.c), and sends their tables there where they are others. X computes nothing
+ * meanwhile. E_NOMEM. */
+int wnw__wrap_gates_need(struct wnw__bridge_backend *b);
+/* The product of a layer's table with hidden states x, which has no memory yet: one number for each KV head and token. */
+struct ggml_tensor *wnw__wrap_gates_product(struct wnw__bridge_backend *b, struct ggml_context *ctx,
+                                            const struct wnw__bridge_layer *l, struct ggml_tensor *x);
+/* Keeps the scores of n tokens with their entries. E_NOMEM. */
+int wnw__wrap_gates_keep(struct wnw__bridge_backend *b, const struct wnw__bridge_site *p,
+                         const float *products, int64_t n);
 
 /* A graph that the host has looked at. */
 struct wnw__wrap_watched {

@@ -790,7 +790,8 @@ static struct ggml_cgraph *tapped(struct wnw__wrap_run *r, const struct wnw__wra
 
 enum ggml_status wnw__wrap_graph_tapped(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
 {
-    const uint64_t key = wnw__mix(wnw__mix(look->number) + wnw__wrap_taps_key(look->taps)) | 1;
+    const uint64_t made_of = wnw__mix(wnw__mix(look->number) + r->n_memory);
+    const uint64_t key = wnw__mix(made_of + wnw__wrap_taps_key(look->taps)) | 1;
     if (!r->made)
         r->made = calloc(1, sizeof *r->made);
     struct ggml_cgraph *graph = r->made_key == key ? r->made->graph : tapped(r, look);

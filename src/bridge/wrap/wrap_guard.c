@@ -36,13 +36,12 @@
 enum {
     PATIENCE_S = 120, /* a server may compute for long */
     CHUNK = 1 << 16,
-    HEAD = 9,         /* of a request: the command, and a size */
-    SIZE = 8,         /* of an answer, before it */
-    TAIL = 96,        /* the first bytes of a request, with its tensor's shape, and the last, with a size */
-    MOST_DEVICES = 8, /* of a server, whose graphs are compared */
-    OUT = 1 << 14,    /* bytes of requests that wait for the next ones */
-    OUT_MS = 1,       /* and how long */
-    IDLE_MS = 2000,   /* less than a client of ggml's waits for a worker that another one has */
+    HEAD = 9,       /* of a request: the command, and a size */
+    SIZE = 8,       /* of an answer, before it */
+    TAIL = 96,      /* the first bytes of a request, with its tensor's shape, and the last, with a size */
+    OUT = 1 << 14,  /* bytes of requests that wait for the next ones */
+    OUT_MS = 1,     /* and how long */
+    IDLE_MS = 2000, /* less than a client of ggml's waits for a worker that another one has */
 };
 
 /* Commands of ggml's RPC, in its order. */
@@ -91,14 +90,14 @@ struct relay {
     int down, up; /* up: -1 = the server is lost */
     /* The request that comes. */
     uint8_t head[HEAD], first[TAIL], last[SIZE];
-    uint64_t n_seen;        /* bytes of it that came, with its head */
-    uint64_t n_buffer;      /* that were asked for and not freed */
-    struct graph coming,    /* or another request that is not handed on before it is whole */
-        kept[MOST_DEVICES]; /* the last one of each device; n 0: nothing that is known */
-    uint8_t out[OUT];       /* [n_out] requests that the server does not have yet */
+    uint64_t n_seen;            /* bytes of it that came, with its head */
+    uint64_t n_buffer;          /* that were asked for and not freed */
+    struct graph coming,        /* or another request that is not handed on before it is whole */
+        kept[WNW_WRAP_DEVICES]; /* the last one of each device; n 0: nothing that is known */
+    uint8_t out[OUT];           /* [n_out] requests that the server does not have yet */
     size_t n_out;
-    struct wnw__readings after[MOST_DEVICES]; /* what was read after each */
-    struct wnw__readings now;                 /* and is, after the last one */
+    struct wnw__readings after[WNW_WRAP_DEVICES]; /* what was read after each */
+    struct wnw__readings now;                     /* and is, after the last one */
     int32_t computed; /* the device of the last graph; -1: other requests came since */
     struct wnw__ahead ahead;
     const uint8_t *ready; /* the answer that is due, if it was read ahead */
@@ -431,7 +430,7 @@ static bool append(struct graph *g, const uint8_t *x, size_t n)
 
 static void forget_graphs(struct relay *r)
 {
-    for (int i = 0; i < MOST_DEVICES; i++) {
+    for (int i = 0; i < WNW_WRAP_DEVICES; i++) {
         r->kept[i].there = false;
         r->after[i].n = 0;
     }
@@ -444,7 +443,7 @@ static void ask_again(struct relay *r, uint64_t device)
     size_t n = HEAD + 4;
     set_number(request + 1, SIZE, 4);
     set_number(request + HEAD, 4, device);
-    if (device < MOST_DEVICES && r->up >= 0 && wnw__ahead_begin(&r->ahead, &r->after[device])) {
+    if (device < WNW_WRAP_DEVICES && r->up >= 0 && wnw__ahead_begin(&r->ahead, &r->after[device])) {
         memcpy(request + n, r->after[device].request, (size_t)r->after[device].n * WNW_READING);
         n += (size_t)r->after[device].n * WNW_READING;
     }
@@ -458,28 +457,37 @@ static bool is_in_place(const struct graph *came)
     return came->n <= MOST && memmem(came->bytes, came->n, WNW_GUARD_AGAIN, sizeof WNW_GUARD_AGAIN);
 }
 
-/* Sends the graph that came, or asks for the one that the server has. */
+/* The last graph of a device that the request is of. NULL: there is none. */
+static struct graph *kept_of(struct relay *r, const struct graph *came, uint64_t *device)
+{
+    *device = came->n >= HEAD + 4 ? number(came->bytes + HEAD, 4) : WNW_WRAP_DEVICES;
+    return *device < WNW_WRAP_DEVICES ? &r->kept[*device] : NULL;
+}
+
+/* Sends the graph that came, or asks for the one that the server has. What means the last graph is never handed on where the server has none:
+ * what is read after it would be an older token's. */
 static void send_graph(struct relay *r)
 {
     struct graph *const came = &r->coming;
-    const uint64_t device = came->n >= HEAD + 4 ? number(came->bytes + HEAD, 4) : MOST_DEVICES;
-    struct graph *const kept = device < MOST_DEVICES ? &r->kept[device] : NULL;
-    const bool in_place = kept && kept->n > 0 && is_in_place(came);
-    const bool same = kept && kept->n > 0 &&
-                      (in_place || (kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0));
-    if (r->head[0] == GRAPH_RECOMPUTE || (same && kept->there)) {
+    uint64_t device;
+    struct graph *const kept = kept_of(r, came, &device);
+    const bool known = kept && kept->n > 0;
+    const bool last = r->head[0] == GRAPH_RECOMPUTE || is_in_place(came);
+    const bool same =
+        known && (last || (kept->n == came->n && memcmp(kept->bytes, came->bytes, came->n) == 0));
+    if (same && kept->there) {
         ask_again(r, device);
-    } else if (in_place) { /* the server has forgotten it */
+    } else if (same) { /* the server has forgotten it */
         send_up(r, kept->bytes, kept->n);
         kept->there = true;
+    } else if (last || !kept) {
+        lose(r, "it was to compute a graph again that nobody has");
     } else {
         send_up(r, came->bytes, came->n);
-        if (kept) {
-            const struct graph before = *kept;
-            *kept = *came;
-            kept->there = true;
-            *came = before;
-        }
+        const struct graph before = *kept;
+        *kept = *came;
+        kept->there = true;
+        *came = before;
     }
     flush(r);
     came->n = 0;
@@ -641,51 +649,72 @@ static bool is_as_new(struct relay *r)
     return r->up >= 0 && r->n_buffer == 0 && r->n_seen == 0 && r->answer == 0 && !is_due_ahead(r);
 }
 
+/* Answers ggml's greeting in place of the server, which was greeted already. false: it was none. */
+static bool welcome(struct relay *r)
+{
+    uint8_t hello[HEAD + 24];
+    size_t n = 0;
+    bool ended;
+    while (n < sizeof hello) {
+        const ssize_t got = recv(r->down, hello + n, sizeof hello - n, 0);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    follow(r, hello, n, &ended);
+    if (ended)
+        begin_answer(r);
+    return r->answer > 0 && r->command == HELLO && answer_instead(r);
+}
+
+static void relay_free(struct relay *r)
+{
+    if (r->up >= 0)
+        close(r->up);
+    wnw__ahead_free(&r->ahead);
+    free(r->coming.bytes);
+    for (int i = 0; i < WNW_WRAP_DEVICES; i++)
+        free(r->kept[i].bytes);
+    free(r->chunk);
+    free(r);
+}
+
+static struct relay *relay_new(struct wnw__guard *g, int down)
+{
+    struct relay *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->g = g;
+    r->down = down;
+    r->up = r->computed = -1;
+    r->chunk = malloc(CHUNK);
+    if (r->chunk)
+        return r;
+    relay_free(r);
+    return NULL;
+}
+
 /* A connection of ggml's, which is new, so that nothing of an earlier one is on the server. */
 static void serve(struct wnw__guard *g, int down)
 {
-    struct relay r = {.g = g, .down = down, .up = -1, .computed = -1, .chunk = malloc(CHUNK)};
-    if (!r.chunk || !is_own(down)) {
-        free(r.chunk);
+    int up = -1;
+    struct relay *r = is_own(down) ? relay_new(g, down) : NULL;
+    if (!r)
         return;
-    }
     wnw__connect_quick(down);
-    if (connect_up(g, &r.up) == WNW_OK) {
-        /* It was greeted, and so answers the first request in its place here. */
-        const int up = r.up;
-        r.up = -1;
-        uint8_t hello[HEAD + 24];
-        size_t n = 0;
-        while (n < sizeof hello) {
-            const ssize_t got = recv(down, hello + n, sizeof hello - n, 0);
-            if (got <= 0)
-                break;
-            n += (size_t)got;
-        }
-        bool ended;
-        follow(&r, hello, n, &ended);
-        if (ended)
-            begin_answer(&r);
-        if (r.answer > 0 && r.command == HELLO && answer_instead(&r)) {
-            r.up = up;
-        } else {
-            close(up);
-            free(r.chunk);
-            return;
+    if (connect_up(g, &up) != WNW_OK)
+        lose(r, wnw_last_error());
+    if (up < 0 || welcome(r)) {
+        r->up = up;
+        relay_run(r);
+        if (is_as_new(r)) {
+            g->idle = r->up;
+            r->up = -1;
         }
     } else {
-        lose(&r, wnw_last_error());
+        close(up);
     }
-    relay_run(&r);
-    if (is_as_new(&r))
-        g->idle = r.up;
-    else if (r.up >= 0)
-        close(r.up);
-    wnw__ahead_free(&r.ahead);
-    free(r.coming.bytes);
-    for (int i = 0; i < MOST_DEVICES; i++)
-        free(r.kept[i].bytes);
-    free(r.chunk);
+    relay_free(r);
 }
 
 static void *run(void *context)

@@ -13,6 +13,8 @@
  */
 struct wnw__guard;
 
+enum { WNW_WRAP_DEVICES = 64 }; /* that can be around others, and of one server */
+
 /* The name of a node. A graph of it alone means the last one that came for its device. */
 #define WNW_GUARD_AGAIN "winnow: the last graph of this device"
 

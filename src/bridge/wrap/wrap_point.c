@@ -76,12 +76,21 @@ static struct wnw__bridge_tensor *rectangular(const struct ggml_tensor *t)
     return mine && mine->layer->wrap && !mine->layer->wrap->settled ? mine : NULL;
 }
 
-/* The cell after the last one that a tensor of a layer reaches. */
-static int64_t rows_reached(const struct wnw__bridge_tensor *mine, const struct ggml_tensor *t)
+/* Where a tensor of a layer is among the layer's bytes. */
+static struct wnw__wrap_pointed_at place_of(struct ggml_tensor *t, const struct wnw__bridge_tensor *mine)
 {
-    const size_t row = ggml_row_size(mine->type, mine->n_embd);
-    const size_t end = (size_t)((const uint8_t *)t->data - mine->base) + ggml_nbytes(t);
-    return (int64_t)((end + row - 1) / row);
+    const size_t at = (size_t)((const uint8_t *)t->data - mine->base);
+    return (struct wnw__wrap_pointed_at){.t = t,
+                                         .mine = mine,
+                                         .at = at,
+                                         .end = at + ggml_nbytes(t),
+                                         .row = ggml_row_size(mine->type, mine->n_embd)};
+}
+
+/* The cell after the last one that it reaches. */
+static int64_t rows_reached(const struct wnw__wrap_pointed_at *p)
+{
+    return (int64_t)((p->end + p->row - 1) / p->row);
 }
 
 /* reaches: X reads or writes all of t. */
@@ -98,8 +107,9 @@ static int collect(struct wnw__wrap_points *p, struct ggml_tensor *t, bool reach
         p->list = more;
         p->cap = cap;
     }
-    p->list[p->n++] =
-        (struct wnw__wrap_pointed_at){.t = t, .mine = mine, .rows = reaches ? rows_reached(mine, t) : 0};
+    struct wnw__wrap_pointed_at *at = &p->list[p->n++];
+    *at = place_of(t, mine);
+    at->rows = reaches ? rows_reached(at) : 0;
     return t->view_src ? collect(p, t->view_src, false) : WNW_OK;
 }
 
@@ -124,23 +134,26 @@ static int last_cell(struct wnw__wrap_run *r, const struct ggml_tensor *index, i
 /* Grows layers to the cells that stores write. The attention that reads them may be elsewhere: X may not compute it. */
 static int reach_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
 {
-    const struct ggml_tensor *of = NULL;
-    int64_t end = 0;
+    /* libllama has one list of cells for keys, and one for values */
+    struct {
+        const struct ggml_tensor *index;
+        int64_t end;
+    } of[2] = {{NULL, 0}, {NULL, 0}};
     for (int32_t i = 0; i < look->n_touched; i++) {
-        const struct ggml_tensor *node = look->touched[i].node, *index = node->src[1];
+        struct ggml_tensor *node = look->touched[i].node;
+        const struct ggml_tensor *index = node->src[1];
         if (!is_row_store(node))
             continue;
         const struct wnw__bridge_tensor *mine = rectangular(node);
-        if (index->type != GGML_TYPE_I64) {
-            WNW_TRY(wnw__wrap_rect_grow(mine->layer, rows_reached(mine, node)));
-            continue;
+        const struct wnw__wrap_pointed_at at = place_of(node, mine);
+        int64_t rows = rows_reached(&at);
+        if (index->type == GGML_TYPE_I64) {
+            if (index != of[mine->is_v].index)
+                WNW_TRY(last_cell(r, index, &of[mine->is_v].end));
+            of[mine->is_v].index = index;
+            rows = (int64_t)(at.at / at.row) + of[mine->is_v].end;
         }
-        if (index != of)
-            WNW_TRY(last_cell(r, index, &end));
-        of = index;
-        const size_t at = (size_t)((const uint8_t *)node->data - mine->base);
-        WNW_TRY(
-            wnw__wrap_rect_grow(mine->layer, (int64_t)(at / ggml_row_size(mine->type, mine->n_embd)) + end));
+        WNW_TRY(wnw__wrap_rect_grow(mine->layer, rows));
     }
     return WNW_OK;
 }
@@ -165,7 +178,6 @@ static int point_one(struct wnw__wrap_run *r, struct wnw__wrap_pointed_at *p)
     struct ggml_tensor *t = p->t;
     const struct wnw__bridge_tensor *mine = p->mine;
     struct wnw__wrap_layer *w = mine->layer->wrap;
-    const size_t row = ggml_row_size(mine->type, mine->n_embd);
     if (w->buffer && t->buffer == w->buffer)
         p->twice = true;
     if (p->twice)
@@ -176,12 +188,11 @@ static int point_one(struct wnw__wrap_run *r, struct wnw__wrap_pointed_at *p)
     p->ne2 = t->ne[2];
     if (!w->buffer) /* nothing reads it: a store without an attention */
         WNW_TRY(wnw__wrap_rect_grow(mine->layer, 1));
-    const size_t at = (size_t)((const uint8_t *)t->data - mine->base);
     w->user = r->x;
     t->buffer = w->buffer;
-    t->data = wnw__wrap_layer_at(w, mine->is_v) + at;
-    if (at + ggml_nbytes(t) > (size_t)w->rows * row) { /* X checks that it has the whole tensor */
-        t->ne[1] = w->rows - (int64_t)(at / row);
+    t->data = wnw__wrap_layer_at(w, mine->is_v) + p->at;
+    if (p->end > (size_t)w->rows * p->row) { /* X checks that it has the whole tensor */
+        t->ne[1] = w->rows - (int64_t)(p->at / p->row);
         t->ne[2] = 1;
     }
     return WNW_OK;

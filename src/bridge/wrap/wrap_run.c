@@ -139,7 +139,8 @@ static void free_backend(ggml_backend_t backend)
 {
     struct wnw__bridge_backend *b = backend->context;
     struct wnw__wrap_run *r = b->wrap;
-    struct wnw__wrap_memory *const memory[] = {&r->kept, &r->scratch, &r->packed, &r->sums, &r->taps};
+    struct wnw__wrap_memory *const memory[] = {&r->kept, &r->scratch, &r->packed,
+                                               &r->sums, &r->taps,    &r->gates};
     ggml_backend_synchronize(r->x);
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         wnw__wrap_buffer_drop(r->w, memory[i]->buffer);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Numbers that X computes on the way and a policy wants: queries of attentions, queries before they turn, and what attentions read.
- * libllama uses their memory again within the graph. So X copies them while it computes, and the host reads the copies afterwards.
+ * libllama uses their memory again within the graph. So X copies them while it computes, and the host reads the copies afterwards. Of what
+ * attentions read it may compute the products that gates want, in place of a copy (wrap/wrap_gates.c).
  */
 #include "base/parallel.h"
 #include "base/random.h"
@@ -11,9 +12,9 @@
 
 #include <stdlib.h>
 
-enum kind { QUERIES, TURNED, INPUT };
+enum kind { QUERIES, TURNED, INPUT, GATE };
 
-/* One copy. */
+/* One copy, or product. */
 struct tap {
     enum kind kind;
     const struct wnw__bridge_site *site;
@@ -84,13 +85,17 @@ static void list_taps(struct wnw__wrap_taps *t, const struct wnw__bridge_backend
         if (p->rope && p->reader == 0 && b->watch.tracks)
             add(t, &(struct tap){.kind = TURNED, .site = p, .before = p->rope, .from = p->rope->src[0]});
         if (p->product && wnw__bridge_gates_suit(b, p->layer))
-            add(t, &(struct tap){.kind = INPUT, .site = p, .before = p->product, .from = p->product->src[1]});
+            add(t, &(struct tap){.kind = b->wrap->gates_on_x ? GATE : INPUT,
+                                 .site = p,
+                                 .before = p->product,
+                                 .from = p->product->src[1]});
     }
 }
 
 /* Makes the nodes. */
-static int make(struct wnw__wrap_taps *t, struct wnw__wrap_run *r)
+static int make(struct wnw__wrap_taps *t, struct wnw__bridge_backend *b)
 {
+    struct wnw__wrap_run *r = b->wrap;
     enum { PER_TAP = 3 };
     size_t bytes = 0;
     const size_t size = (size_t)t->n * PER_TAP * ggml_tensor_overhead();
@@ -107,7 +112,9 @@ static int make(struct wnw__wrap_taps *t, struct wnw__wrap_run *r)
         const int64_t n = tap->kind == QUERIES ? tap->n : f->ne[1];
         f = ggml_view_4d(t->ctx, f, f->ne[0], n, f->ne[2], f->ne[3], f->nb[1], f->nb[2], f->nb[3],
                          (size_t)tap->first * f->nb[1]);
-        tap->copy = ggml_new_tensor_4d(t->ctx, GGML_TYPE_F32, f->ne[0], f->ne[1], f->ne[2], f->ne[3]);
+        tap->copy = tap->kind == GATE
+                        ? wnw__wrap_gates_product(b, t->ctx, tap->site->layer, f)
+                        : ggml_new_tensor_4d(t->ctx, GGML_TYPE_F32, f->ne[0], f->ne[1], f->ne[2], f->ne[3]);
         bytes += wnw__wrap_align(r->w, ggml_backend_buft_get_alloc_size(r->w->xt, tap->copy));
         tap->from = f;
     }
@@ -119,8 +126,11 @@ static int make(struct wnw__wrap_taps *t, struct wnw__wrap_run *r)
         ggml_backend_view_init(tap->from);
         ggml_backend_tensor_alloc(r->taps.buffer, tap->copy,
                                   (uint8_t *)ggml_backend_buffer_get_base(r->taps.buffer) + bytes);
-        tap->node = ggml_cpy(t->ctx, tap->from, tap->copy);
-        ggml_backend_view_init(tap->node);
+        tap->node = tap->copy;
+        if (tap->kind != GATE) {
+            tap->node = ggml_cpy(t->ctx, tap->from, tap->copy);
+            ggml_backend_view_init(tap->node);
+        }
         tap->node->flags |= GGML_TENSOR_FLAG_COMPUTE;
         bytes += wnw__wrap_align(r->w, ggml_backend_buft_get_alloc_size(r->w->xt, tap->copy));
     }
@@ -133,6 +143,7 @@ int wnw__wrap_taps_new(struct wnw__wrap_taps **out, struct wnw__bridge_backend *
     struct wnw__wrap_taps *t = *out = NULL;
     if (!b->watch.policy || b->watch.n_site == 0)
         return WNW_OK;
+    WNW_TRY(wnw__wrap_gates_need(b));
     t = calloc(1, sizeof *t);
     if (t)
         t->list = malloc((size_t)b->watch.n_site * PER_SITE * sizeof *t->list);
@@ -141,7 +152,7 @@ int wnw__wrap_taps_new(struct wnw__wrap_taps **out, struct wnw__bridge_backend *
         return wnw__fail(WNW_E_NOMEM, "no memory to copy what a policy reads");
     }
     list_taps(t, b);
-    const int rc = t->n > 0 ? make(t, b->wrap) : WNW_OK;
+    const int rc = t->n > 0 ? make(t, b) : WNW_OK;
     if (rc != WNW_OK || t->n == 0) {
         wnw__wrap_taps_free(t);
         return rc;
@@ -202,7 +213,7 @@ static void take_queries(struct wnw__bridge_backend *b, const struct tap *tap, c
     wnw__bridge_record_queries(b, tap->site->node, &op);
 }
 
-static void take(struct wnw__bridge_backend *b, const struct tap *tap, struct ggml_tensor *host)
+static int take(struct wnw__bridge_backend *b, const struct tap *tap, struct ggml_tensor *host)
 {
     struct asked a = {.site = tap->site, .n = b->n_threads};
     switch (tap->kind) {
@@ -217,7 +228,10 @@ static void take(struct wnw__bridge_backend *b, const struct tap *tap, struct gg
         wnw__wrap_need_gates(tap->site->layer);
         wnw__parallel(wnw__bridge_pool(b), a.n, ask_part, &a);
         break;
+    case GATE:
+        return wnw__wrap_gates_keep(b, tap->site, host->data, host->ne[1]);
     }
+    return WNW_OK;
 }
 
 int wnw__wrap_taps_take(const struct wnw__wrap_taps *t, struct wnw__bridge_backend *b)
@@ -229,12 +243,13 @@ int wnw__wrap_taps_take(const struct wnw__wrap_taps *t, struct wnw__bridge_backe
     /* all at once, since each reading of a server takes a round trip */
     WNW_TRY(wnw__wrap_memory_read(b->wrap, &b->wrap->taps, t->bytes, &copies));
     const uint8_t *base = ggml_backend_buffer_get_base(b->wrap->taps.buffer);
-    for (int32_t i = 0; i < t->n; i++) {
+    int rc = WNW_OK;
+    for (int32_t i = 0; i < t->n && rc == WNW_OK; i++) {
         struct ggml_tensor host = *t->list[i].copy;
         if (copies)
             host.data = copies + ((const uint8_t *)host.data - base);
-        take(b, &t->list[i], &host);
+        rc = take(b, &t->list[i], &host);
     }
     free(copies);
-    return WNW_OK;
+    return rc;
 }
