@@ -286,8 +286,9 @@ static void note_no_profiles(const struct app_job *job)
     struct app_text found = {0};
     if (job->no_profiles && job->keep.automatic && app_profile_list(&found, job->model_path) == APP_OK &&
         found.len > 0)
-        app_note("auto chooses without this model's calibration results here, which documents of a folder are "
-                 "not found by; without --store it may choose another policy");
+        app_note(
+            "auto chooses without this model's calibration results here, which documents of a folder are "
+            "not found by; without --store it may choose another policy");
     free(found.s);
 }
 

@@ -28,7 +28,7 @@ struct app_join_part {
 /* Fills parts[n] and *total, the tokens of the prompt up to the end of the last document. False: a document is not in the prompt as it is
  * stored, and *wrong is its number. */
 bool app_join_plan(struct app_join_part *parts, const struct app_join_source *of, int32_t n,
-                     const int32_t *prompt, int32_t n_prompt, double share, int32_t *total, int32_t *wrong);
+                   const int32_t *prompt, int32_t n_prompt, double share, int32_t *total, int32_t *wrong);
 
 #ifdef __cplusplus
 }

@@ -36,7 +36,7 @@ struct app_keep_of {
     const char *model_path;
     const wnw_model_info *info;
     const struct app_kv *kv;
-    const wnw_prompt *prompt;  /* NULL = none */
+    const wnw_prompt *prompt; /* NULL = none */
     /* Tokens of expected questions: expected[i] has n_expected_tokens[i], i < n_expected. */
     const int32_t *const *expected;
     const int32_t *n_expected_tokens;

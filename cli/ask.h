@@ -34,8 +34,8 @@ struct ask {
     struct app_job job;
     struct cli_on_devices devices; /* --devices; its sequence reads one question after the other */
     wnw_stored *st;
-    struct ask_join join; /* its n is 0 where there is one document */
-    int32_t n_past;       /* positions of the documents */
+    struct ask_join join;           /* its n is 0 where there is one document */
+    int32_t n_past;                 /* positions of the documents */
     struct ask_question *questions; /* [n] owned */
     int32_t n;
 };

@@ -86,7 +86,8 @@ const struct app_command cli_commands[] = {
          "The answer is the same as that of `winnow run --context-only` with the same options, but the "
          "document is\nnot read again. The file is never changed, and several processes share its pages. "
          "With --store, a\ndocument that the folder does not have under this recipe and size is read and "
-         "added. Several -c\nare taken as they were stored, one after the other; a document that was read alone "
+         "added. Several -c\nare taken as they were stored, one after the other; a document that was read "
+         "alone "
          "has not seen the\nothers.",
      .groups = ask_groups,
      .args_size = sizeof(struct cli_args),

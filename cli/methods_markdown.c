@@ -116,8 +116,8 @@ static void print_paper(const char *paper)
     while ((id = strstr(at, mark)) != NULL) {
         const char *number = id + strlen(mark), *name = name_of_paper(at, id);
         const size_t len = strspn(number, "0123456789.");
-        printf("%.*s[%.*s](https://arxiv.org/abs/%.*s)", (int)(name - at), at, (int)(id - name), name, (int)len,
-               number);
+        printf("%.*s[%.*s](https://arxiv.org/abs/%.*s)", (int)(name - at), at, (int)(id - name), name,
+               (int)len, number);
         at = number + len;
     }
     fputs(at, stdout);
@@ -146,7 +146,8 @@ static void print_options(const wnw_option *o)
         } else if (o->type == WNW_OPT_BOOL) {
             printf("%d | 0, 1", o->def != 0.0);
         } else {
-            printf("%.10g | %s%.10g to %.10g", o->def, o->type == WNW_OPT_LIST ? "list of " : "", o->min, o->max);
+            printf("%.10g | %s%.10g to %.10g", o->def, o->type == WNW_OPT_LIST ? "list of " : "", o->min,
+                   o->max);
         }
         fputs(" | ", stdout);
         print_cell(o->help);

@@ -3,9 +3,9 @@
 #ifndef WNW_CLI_ON_DEVICES_H
 #define WNW_CLI_ON_DEVICES_H
 
+#include "app/devices.h"
 #include "app/job.h"
 #include "app/sequence.h"
-#include "app/devices.h"
 #include "cli/args.h"
 
 struct cli_on_devices {

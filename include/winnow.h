@@ -206,8 +206,8 @@ WNW_API int wnw_open(wnw_reader **out, const char *path);
  * The same document, policy and ratio as in the last call are not read again. Without any document the prompt is the question
  * alone. Errors: E_ARG (no question; a recipe that cannot be parsed), E_RANGE (ratio), E_FULL (longer than the context), those
  * of wnw_prompt_build, wnw_session_read and wnw_generate. An answer that on_text ends is no error. */
-WNW_API int wnw_ask(wnw_reader *r, const char *policy, double ratio, const char *document, const char *question,
-                    wnw_text_fn on_text, void *user);
+WNW_API int wnw_ask(wnw_reader *r, const char *policy, double ratio, const char *document,
+                    const char *question, wnw_text_fn on_text, void *user);
 
 /* The session that has read the document, for wnw_cache_get_stats and the like; NULL before. Borrowed until the next call. */
 WNW_API const struct wnw_session *wnw_reader_session(const wnw_reader *r);
@@ -348,12 +348,12 @@ typedef struct wnw_profile wnw_profile;
  * `slides` of head budgets in winnow_method.h. */
 typedef struct wnw_run {
     uint32_t struct_size;
-    wnw_phase phase;          /* END, LAYER or CHUNK */
-    const wnw_policy *policy; /* borrowed until the next begin; NULL = everything stays */
-    wnw_size size;            /* a ratio counts all tokens since the rules were set, over all turns */
-    int32_t chunk;  /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
-    int32_t every;  /* decoded tokens between two compressions; 0 = decoding does not compress */
-    int64_t target; /* average entries per layer and KV head after each of these compressions;
+    wnw_phase phase;            /* END, LAYER or CHUNK */
+    const wnw_policy *policy;   /* borrowed until the next begin; NULL = everything stays */
+    wnw_size size;              /* a ratio counts all tokens since the rules were set, over all turns */
+    int32_t chunk;              /* CHUNK: tokens per chunk; 0 = 512, or a recursive policy's own */
+    int32_t every;              /* decoded tokens between two compressions; 0 = decoding does not compress */
+    int64_t target;             /* average entries per layer and KV head after each of these compressions;
                                    0 = the count that the last prompt's size came to */
     const wnw_profile *profile; /* calibration results, borrowed until the next begin; NULL = none */
     /* The prompt that will be read or was read. It serves policies that treat template and text differently, or that judge the
@@ -432,10 +432,12 @@ typedef struct wnw_sampler_params {
     int32_t top_k; /* 0 = off; default 40 */
     float top_p;   /* 1 = off; default 0.95 */
     uint32_t seed; /* default 42 */
-    float repeat_penalty; /* divides the logits of the last 64 picked tokens, as in llama.cpp; 0 or 1 = off; default 1 */
+    /* Divides the logits of the last 64 picked tokens, as in llama.cpp; 0 or 1 = off; default 1. */
+    float repeat_penalty;
 } wnw_sampler_params;
 
-WNW_DEFAULT_WITH(wnw_sampler_params, wnw_sampler_default_params, (p.top_k = 40, p.top_p = 0.95f, p.seed = 42, p.repeat_penalty = 1.0f))
+WNW_DEFAULT_WITH(wnw_sampler_params, wnw_sampler_default_params,
+                 (p.top_k = 40, p.top_p = 0.95f, p.seed = 42, p.repeat_penalty = 1.0f))
 
 /* Makes a sampler; release it with wnw_sampler_free. params NULL = defaults. E_RANGE: a number of params is out of range. A
  * sampler belongs to one thread at a time. */

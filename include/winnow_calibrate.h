@@ -42,7 +42,7 @@ typedef enum wnw_profile_kind {
     WNW_PROFILE_GATE,     /* one linear form per KV head that predicts an entry's score from what is cached */
     WNW_PROFILE_INPUTGATE, /* gates of every layer that predict it from the hidden state that the layer reads */
     WNW_PROFILE_QUALITY,   /* what is lost, as next tokens show it, when shares of all scores are dropped */
-    WNW_PROFILE_GRADIENT,  /* how much the last hidden states depend on every layer */
+    WNW_PROFILE_GRADIENT, /* how much the last hidden states depend on every layer */
 } wnw_profile_kind;
 #define WNW_N_PROFILE_KINDS 11
 

@@ -16,20 +16,20 @@ enum { SERVE_MAX_SLOTS = 64, SERVE_TEXT = 512 /* bytes of a sentence */ };
 
 struct serve_config {
     struct serve_keep_rule keep_rule; /* of requests that do not say */
-    wnw_policy_facts facts;  /* what is known of all prompts, for "auto" */
-    wnw_profile *profile;    /* what the files of profiles hold; NULL: nothing */
-    uint64_t cap;            /* bytes of keys and values over all slots, 0 = none */
+    wnw_policy_facts facts;           /* what is known of all prompts, for "auto" */
+    wnw_profile *profile;             /* what the files of profiles hold; NULL: nothing */
+    uint64_t cap;                     /* bytes of keys and values over all slots, 0 = none */
     /* tokens of a prompt after which it is compressed while it is read; 0: never; -1: where the whole prompt would not fit under the cap */
     int32_t chunk;
-    const char *saves;       /* the folder of saved slots; NULL: they are not saved */
-    uint64_t park, park_disk; /* bytes of parked prompts, in memory and on disk */
-    const char *state;        /* the folder of parked prompts; NULL: they are in memory alone */
-    double park_ratio;        /* what is removed of a whole slot that is parked; 0 = nothing */
-    bool makes_room;          /* where a conversation is longer than the context (stretch.h) */
-    char device[64];          /* that the model is on; the first of several */
-    bool media;              /* images or sounds may come, in texts of any length */
-    const char *profiles;    /* files, with ':' between them; "" = none */
-    const char *fingerprint; /* of the model, for what was stored; "" where nobody has said it */
+    const char *saves;                   /* the folder of saved slots; NULL: they are not saved */
+    uint64_t park, park_disk;            /* bytes of parked prompts, in memory and on disk */
+    const char *state;                   /* the folder of parked prompts; NULL: they are in memory alone */
+    double park_ratio;                   /* what is removed of a whole slot that is parked; 0 = nothing */
+    bool makes_room;                     /* where a conversation is longer than the context (stretch.h) */
+    char device[64];                     /* that the model is on; the first of several */
+    bool media;                          /* images or sounds may come, in texts of any length */
+    const char *profiles;                /* files, with ':' between them; "" = none */
+    const char *fingerprint;             /* of the model, for what was stored; "" where nobody has said it */
     const struct app_model_files *files; /* of the model that has it; NULL: nobody has said it */
     const char *names;   /* of this host, by which requests may call it, with ',' between them; "" = none */
     const char *origins; /* of pages of others that may ask, with ',' between them; "" = none */

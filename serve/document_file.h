@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 struct serve_document_file {
-    char *text, *system;  /* owned; system: that it was stored with, NULL = none */
-    wnw_stored *stored;   /* owned; NULL: a text */
+    char *text, *system;       /* owned; system: that it was stored with, NULL = none */
+    wnw_stored *stored;        /* owned; NULL: a text */
     struct serve_keep_rule by; /* by what it was compressed before it was stored */
 };
 

@@ -7,8 +7,8 @@
 #ifndef WNW_SERVE_DOCUMENTS_H
 #define WNW_SERVE_DOCUMENTS_H
 
-#include "serve/config.h"
 #include "app/join_plan.h"
+#include "serve/config.h"
 #include "winnow_store.h"
 
 #ifdef __cplusplus

@@ -25,8 +25,8 @@ struct serve_request {
     bool has_field, is_open; /* is_open: it does not say how long the answer may be */
     bool has_media;          /* its prompt is no chat and has images or sounds */
     enum serve_full full;
-    int64_t most_answer;     /* most tokens that fit, 0 = not known */
-    int32_t n_prompts;       /* one after the other in one slot */
+    int64_t most_answer;                          /* most tokens that fit, 0 = not known */
+    int32_t n_prompts;                            /* one after the other in one slot */
     int32_t documents[SERVE_JOINED], n_documents; /* those that it begins with, where they are several */
     double again; /* the share of the first tokens of later ones that is read again */
 };

@@ -27,7 +27,7 @@ struct serve_slot_form {
     uint64_t model[2];    /* identify the model's shape */
     char fingerprint[24]; /* the first digits of the model's, as in the file; "": not known */
     int32_t n_vocab;
-    int32_t n_most;         /* tokens of a slot */
+    int32_t n_most; /* tokens of a slot */
     int32_t
         n_longest; /* tokens of a conversation in it from which some were removed (stretch.h); 0: none may be */
     int32_t n_cells;        /* of the cache */

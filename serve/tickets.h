@@ -16,7 +16,10 @@ struct serve_tickets {
     struct serve_ticket *first;
     int32_t n; /* the next one's number */
 };
-#define SERVE_TICKETS {.lock = PTHREAD_MUTEX_INITIALIZER}
+#define SERVE_TICKETS                     \
+    {                                     \
+        .lock = PTHREAD_MUTEX_INITIALIZER \
+    }
 
 /* A new ticket; -1: no memory. */
 int32_t serve_ticket_new(struct serve_tickets *all);

@@ -31,7 +31,8 @@ static int32_t add(struct serve_turns_part *out, int32_t n, const struct serve_t
  * fallback compresses the rest. A budget is divided by numbers of tokens. */
 static int32_t split(struct serve_turns_part *out, const struct serve_turns *t)
 {
-    const int32_t at = larger(t->at_prompt, t->n_header), border = t->n - at < WNW_BRIDGE_LEAST_NEW ? t->n : at;
+    const int32_t at = larger(t->at_prompt, t->n_header),
+                  border = t->n - at < WNW_BRIDGE_LEAST_NEW ? t->n : at;
     struct serve_turns_part old = {.from = t->n_header, .to = border, .size = t->size, .fallback = true},
                             last = {.from = border, .to = t->n, .size = t->size};
     if (t->keeps_previous) {

@@ -100,7 +100,7 @@ static int read_line(struct eval_jsonl *j, bool *more)
         block[n++] = (char)c;
         if (n < sizeof block)
             continue;
-        if (memchr(block, '\0', n)) /* it is no text, and may have no end: what has come is refused for that */
+        if (memchr(block, '\0', n)) /* no text, and may have no end: what has come is refused for that */
             break;
         if (j->line.len + n > MAX_LINE) {
             j->number++;

@@ -257,7 +257,7 @@ static const char *first_of(const char *given, const char *of_part, const char *
 }
 
 int eval_lists_read(struct eval_lists *l, struct eval_configs *c, const struct eval_args *args,
-                     const struct eval_suite *suite, const struct eval_part *part)
+                    const struct eval_suite *suite, const struct eval_part *part)
 {
     const char *policies = args->closed_book ? "full" : first_of(args->policies, part->policies, "");
     const char *phase = first_of(args->app.mask_phase, part->mask_phase, "all");

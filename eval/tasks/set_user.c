@@ -61,8 +61,7 @@ static int read_metric(struct eval_sample *s, const struct eval_jsonl *j, const 
 static int read_rest(struct eval_sample *s, struct eval_turn *turn, const struct eval_jsonl *j,
                      const json_t *o)
 {
-    const json_t *prefix = json_object_get(o, "answer_prefix"), *max_new = json_object_get(o, "max_new"),
-                 *id;
+    const json_t *prefix = json_object_get(o, "answer_prefix"), *max_new = json_object_get(o, "max_new"), *id;
     const json_int_t n = json_integer_value(max_new);
     if (prefix && !json_is_string(prefix))
         return eval_jsonl_bad(j, "\"answer_prefix\" is not text");

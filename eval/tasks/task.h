@@ -23,9 +23,9 @@ struct eval_source {
     struct eval_haystack haystack;
     double depths[EVAL_MAX_DEPTHS]; /* [n_depths] of tasks on a grid, in per cent */
     int32_t n_depths, n_trials;
-    const char *needle;                        /* of niah_grid: "rand", "num", "words" or "sf" */
-    bool needle_mark;                          /* niah_grid's prompts begin as in CompressKV's code */
-    int32_t vt_example_units;                  /* noise blocks of vt's example; 0 = not known yet */
+    const char *needle;       /* of niah_grid: "rand", "num", "words" or "sf" */
+    bool needle_mark;         /* niah_grid's prompts begin as in CompressKV's code */
+    int32_t vt_example_units; /* noise blocks of vt's example; 0 = not known yet */
     /* Without questions where the user has none; folder: of doc_qa. */
     const struct eval_records *squad, *hotpot, *folder;
 };

@@ -152,10 +152,11 @@ static int check_heads(const struct wnw_model *m, int32_t il, const struct width
                   n = wnw__admit_listed(of_first, m->foreign.name) ? first : w->n_head;
     return w->n_head_kv < 1 || (n >= 1 && n == w->n_head)
                ? WNW_OK
-               : wnw__fail(WNW_E_FORMAT,
-                           "the GGUF says that layer %d has %lld KV heads and %lld query heads, and the first "
-                           "layer %lld: they do not fit together",
-                           (int)il, (long long)w->n_head_kv, (long long)w->n_head, (long long)first);
+               : wnw__fail(
+                     WNW_E_FORMAT,
+                     "the GGUF says that layer %d has %lld KV heads and %lld query heads, and the first "
+                     "layer %lld: they do not fit together",
+                     (int)il, (long long)w->n_head_kv, (long long)w->n_head, (long long)first);
 }
 
 static int check_widths(const struct wnw_model *m)

@@ -402,7 +402,7 @@ struct stream {
     struct job *first, **last; /* under `lock`, with what follows */
     const struct shot *computing;
     bool busy, ends;
-    struct event copied; /* what others wait for before they look at copies */
+    struct event copied;       /* what others wait for before they look at copies */
     struct shot *kept[N_KEPT]; /* by the address of their first node */
     unsigned seed;
     struct stream *next;

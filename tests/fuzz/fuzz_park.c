@@ -56,7 +56,8 @@ static void look(const struct serve_park_about *about, size_t size)
                      serve_is_plain(about->by.recipe, sizeof about->by.recipe) &&
                      serve_is_plain(about->by.taken, sizeof about->by.taken),
                  "a recipe that cannot be shown");
-    fuzz_require(serve_is_size(&about->keep_rule.size) && serve_is_size(&about->by.size), "a size that is none");
+    fuzz_require(serve_is_size(&about->keep_rule.size) && serve_is_size(&about->by.size),
+                 "a size that is none");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -122,10 +122,8 @@ static void test_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_local_seconds),
-        cmocka_unit_test(test_split_names),
-        cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_local_seconds), cmocka_unit_test(test_split_names),
+        cmocka_unit_test(test_nearest),       cmocka_unit_test(test_hashes),
         cmocka_unit_test(test_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

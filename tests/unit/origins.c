@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Who may ask a server (serve/origins.c): hosts, origins and what browsers say of pages, in all the forms that reach it. */
-#include "helpers.h"
 #include "serve/origins.h"
+#include "helpers.h"
 
 #include <stdio.h>
 #include <string.h>

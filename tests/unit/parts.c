@@ -406,8 +406,8 @@ static int32_t my_prune(const void *opts, const wnw_contents_problem *p, int32_t
 
 static const wnw_contents my_contents = {
     .part = {PART(CONTENTS, "my_contents")}, .merge = my_merge, .prune = my_prune};
-static const wnw_positions my_positions = {
-    .part = {WNW_POSITIONS_INIT, .name = "my_positions"}, .rerotates = true};
+static const wnw_positions my_positions = {.part = {WNW_POSITIONS_INIT, .name = "my_positions"},
+                                           .rerotates = true};
 
 static wnw_registry *all_parts(void)
 {

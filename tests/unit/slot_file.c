@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Slots in files (serve/slot_file.c, serve/slot_state.c): what is written is read again, and what no server has written is refused. */
+#include "serve/slot_file.h"
 #include "files.h"
 #include "helpers.h"
-#include "serve/slot_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,8 +13,8 @@ struct wnw_bridge_sample {
     wnw_sample_place place[WNW_SAMPLE_PLACES]; /* [n_places] among the tokens of the sequence */
     int32_t n_places;
     int32_t *cell,
-        *write_order;      /* [n] of the sampled tokens; when each was written, which tells whose it is */
-    float **sum, **max;    /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
+        *write_order;   /* [n] of the sampled tokens; when each was written, which tells whose it is */
+    float **sum, **max; /* [n_layer], each [n_head][n]; NULL in layers that policies leave alone */
     struct wnw_bridge_sample *next; /* of the layers on another device of the context; NULL: no other */
 };
 

@@ -12,9 +12,9 @@
  * `pool` at the ends too. An entry whose query is not known receives attention but gives none. Observes all queries,
  * keys and values. Cost O(H_q n m d).
  */
+#include "score/more/noncausal.h"
 #include "base/vectors.h"
 #include "kernel/kernel.h"
-#include "score/more/noncausal.h"
 
 #include <math.h>
 #include <string.h>

@@ -162,18 +162,19 @@ const wnw_selector wnw__selector_distinct = {
         {WNW_SELECTOR_INIT, .name = "distinct",
          .about =
              "The highest scores of a head, where near-equal keys give way to entries that were left out.",
-         .details = "Of the `b` chosen entries the `m = floor(share b)` worst are looked at, the worst "
-                    "first. One is a "
-                    "double if another entry that stays has a key with `cos(k_i, k_j) >= near`. It gives its "
-                    "place to "
-                    "the best of the `m` next entries whose key is no double either; each of these is looked "
-                    "at once. "
-                    "Without such an entry it stays, so the count is exact. Protected entries and those that "
-                    "a head budget promises never move.\n\n"
-                    "For example `snapkv+adakv+distinct:near=0.95`. `share=0` is plain top-k.\n\n"
-                    "From no paper that we know.\n\n"
-                    "Keys are compared after RoPE. Two equal words that are far apart have different keys.\n\n"
-                    "Cost: O(m n d) per head.",
+         .details =
+             "Of the `b` chosen entries the `m = floor(share b)` worst are looked at, the worst "
+             "first. One is a "
+             "double if another entry that stays has a key with `cos(k_i, k_j) >= near`. It gives its "
+             "place to "
+             "the best of the `m` next entries whose key is no double either; each of these is looked "
+             "at once. "
+             "Without such an entry it stays, so the count is exact. Protected entries and those that "
+             "a head budget promises never move.\n\n"
+             "For example `snapkv+adakv+distinct:near=0.95`. `share=0` is plain top-k.\n\n"
+             "From no paper that we know.\n\n"
+             "Keys are compared after RoPE. Two equal words that are far apart have different keys.\n\n"
+             "Cost: O(m n d) per head.",
          .options = options, .options_size = sizeof(struct opts), .needs = needs},
     .scratch = scratch_size,
     .select = select_entries,
