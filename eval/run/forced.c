@@ -11,9 +11,8 @@
 
 /* ---- Comparing ---- */
 
-/* log_sum: that of comp, which callers need for more than this. KL(full || comp) is the mean of full - comp under full, less the
- * difference of the two log sums, so that exp is taken once for an entry of full. */
-static double kl_of(const float *full, const float *comp, double log_sum, int32_t n_vocab)
+/* The mean of full - comp under full, less the difference of the two log sums, so that exp is taken once for an entry of full. */
+double eval_kl(const float *full, const float *comp, double log_sum, int32_t n_vocab)
 {
     const float max = full[wnw__argmax(full, n_vocab)];
     double sum = 0.0, less = 0.0;
@@ -30,24 +29,14 @@ static double kl_of(const float *full, const float *comp, double log_sum, int32_
     return kl < 0 ? 0 : kl;
 }
 
-double eval_kl(const float *full, const float *comp, int32_t n_vocab)
-{
-    return kl_of(full, comp, app_log_sum(comp, n_vocab), n_vocab);
-}
-
-static void agreement_add(struct eval_agreement *a, const float *full, const float *comp, double log_sum,
-                          int32_t n_vocab)
+void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, double log_sum,
+                        int32_t n_vocab)
 {
     const bool same = wnw__argmax(full, n_vocab) == wnw__argmax(comp, n_vocab);
     a->n_lead += same && a->n_lead == a->n;
     a->n++;
     a->n_same += same;
-    a->kl += kl_of(full, comp, log_sum, n_vocab);
-}
-
-void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, int32_t n_vocab)
-{
-    agreement_add(a, full, comp, app_log_sum(comp, n_vocab), n_vocab);
+    a->kl += eval_kl(full, comp, log_sum, n_vocab);
 }
 
 /* ---- Feeding ---- */
@@ -60,7 +49,7 @@ static void take(struct eval_forced *l, int32_t i, const float *logits)
         memcpy(l->keep + at, logits, (size_t)l->n_vocab * sizeof *logits);
     const double log_sum = l->full || l->targets ? app_log_sum(logits, l->n_vocab) : 0.0;
     if (l->full)
-        agreement_add(l->same, l->full + at, logits, log_sum, l->n_vocab);
+        eval_agreement_add(l->same, l->full + at, logits, log_sum, l->n_vocab);
     if (l->targets)
         l->nll += log_sum - (double)logits[l->targets[i]];
 }

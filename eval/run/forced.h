@@ -10,8 +10,9 @@
 #include <stdint.h>
 
 /* sum_v p (log p - log q) in nats, p = softmax(full), q = softmax(comp). Sums are in double precision with the
- * maximum taken out; differences below 0, which rounding leaves where p = q, become 0. */
-double eval_kl(const float *full, const float *comp, int32_t n_vocab);
+ * maximum taken out; differences below 0, which rounding leaves where p = q, become 0. log_sum: app_log_sum of comp,
+ * which callers need for more than this. */
+double eval_kl(const float *full, const float *comp, double log_sum, int32_t n_vocab);
 
 /* Sums over the positions that were compared. */
 struct eval_agreement {
@@ -20,7 +21,9 @@ struct eval_agreement {
     int32_t n_lead; /* of these, those before the first difference */
     double kl;      /* sum */
 };
-void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, int32_t n_vocab);
+/* log_sum: as above. */
+void eval_agreement_add(struct eval_agreement *a, const float *full, const float *comp, double log_sum,
+                        int32_t n_vocab);
 
 /* What happens to the prediction of each token. */
 struct eval_forced {

@@ -6,20 +6,16 @@
 
 #include <stdlib.h>
 
-static const struct wnw__input_gate *gates_of(const struct wnw__bridge_watch *w)
+const struct wnw__input_gate *wnw__bridge_gates_of(const struct wnw__bridge_backend *b)
 {
+    const struct wnw__bridge_watch *w = &b->watch;
     const bool wanted = w->policy && (w->needs.flags & WNW_NEED_INPUT_GATE);
     return wanted && w->profile && w->profile->inputs.number ? &w->profile->inputs : NULL;
 }
 
-const struct wnw__input_gate *wnw__bridge_gates_of(const struct wnw__bridge_backend *b)
-{
-    return gates_of(&b->watch);
-}
-
 bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
 {
-    const struct wnw__input_gate *g = gates_of(&b->watch);
+    const struct wnw__input_gate *g = wnw__bridge_gates_of(b);
     const struct wnw__shape *of = g ? &b->watch.profile->model : NULL;
     const int32_t il = g ? wnw__bridge_number(b, l) : 0;
     return g && il < of->n_layer && g->there[il] && g->n_embd == l->info.n_input &&
@@ -28,7 +24,7 @@ bool wnw__bridge_gates_suit(const struct wnw__bridge_backend *b, const struct wn
 
 int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct wnw__bridge_layer *l)
 {
-    const struct wnw__input_gate *g = gates_of(&b->watch);
+    const struct wnw__input_gate *g = wnw__bridge_gates_of(b);
     const int32_t il = wnw__bridge_number(b, l);
     if (l->info.n_input == 0)
         return wnw__fail(WNW_E_UNSUPPORTED,
@@ -50,7 +46,7 @@ int wnw__bridge_gates_missing(const struct wnw__bridge_backend *b, const struct 
 
 int wnw__bridge_gates_reserve(struct wnw__bridge_backend *b)
 {
-    const struct wnw__input_gate *g = gates_of(&b->watch);
+    const struct wnw__input_gate *g = wnw__bridge_gates_of(b);
     return g ? wnw__buffer_need(&b->watch.gate_room,
                                 wnw__input_asked_room(g, &b->watch.profile->model) * (size_t)b->n_threads,
                                 sizeof(float), "gates on hidden states")
@@ -82,7 +78,7 @@ void wnw__bridge_gates_take(struct ggml_tensor *node, int ith, int nth, void *us
 {
     const struct wnw__bridge_site *p = user;
     const struct ggml_tensor *x = node->src[0];
-    wnw__input_ask(&(struct wnw__input_asked){.g = gates_of(&p->b->watch),
+    wnw__input_ask(&(struct wnw__input_asked){.g = wnw__bridge_gates_of(p->b),
                                               .shape = &p->b->watch.profile->model,
                                               .il = wnw__bridge_number(p->b, p->layer),
                                               .x = x->data,
