@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Measures servers on devices of ggml in one run:
 
-    scripts/devices_bench.py -m MODEL.gguf [--length 2048] [--answer 16] [--keep 0.125] [--rounds 3] [--turns 4] [--servers NAME,...] [--csv FILE]
+    scripts/devices_bench.py -m MODEL.gguf [--length 2048] [--answer 16] [--keep 0.125] [--starts 1] [--rounds 3] [--turns 4] [--servers NAME,...] [--csv FILE]
 
     cpu        llama.cpp's server on the CPU, with weights as the file has them, as devices get them;
+    again      the same once more: how far two equal servers differ;
     around     the same server with winnow's device around the CPU, without a policy: what its graphs cost as long as nothing is dropped;
     wrapped    winnow serve --devices cpu, everything kept, with what policies of requests need;
     rpc        llama.cpp's server with two workers over the loopback interface;
@@ -13,8 +14,8 @@
 
 All servers run at once, with one thread and workers of their own. Each round has a prompt of its own. All servers read it, and then answer it
 in turns: each turn goes on where the one before ended. So other work of the machine affects all servers. Some have the model's file in the same
-memory, so that the CPU's caches have it for who comes next. So the order is another one in each turn, each server waits before its turn, and the
-first token of a turn is not timed. Ratios are of each turn, or of the reading in each round, to the servers that the columns name. The ratios of
+memory, so that the CPU's caches have it for who comes next. Where a process has its weights changes how fast it reads them. So the order is another one in each turn, each server waits before its turn, and the
+first token of a turn is not timed. --starts ends all servers and starts them again, so that their weights lie elsewhere. Ratios are of each turn, or of the reading in each round, to the servers that the columns name. The ratios of
 CPU time are of all turns, or readings, together, of a server with its workers: other work of the machine changes them little, and they do not show
 that one waits for another. A node's MiB are the keys and values of its layers, and all the memory of a worker's process, after the last answer. The
 build needs `make server`.
@@ -33,8 +34,8 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "tests", "server"))
 from llama_server import Server, Worker, ids  # noqa: E402
 
-NAMES = ["cpu", "around", "wrapped", "rpc", "relay", "kept"]
-BESIDE = {"around": ["cpu"], "wrapped": ["cpu"], "rpc": ["cpu"], "relay": ["wrapped", "rpc"], "kept": ["wrapped", "rpc"]}
+NAMES = ["cpu", "again", "around", "wrapped", "rpc", "relay", "kept"]
+BESIDE = {"again": ["cpu"], "around": ["cpu"], "wrapped": ["cpu"], "rpc": ["cpu"], "relay": ["wrapped", "rpc"], "kept": ["wrapped", "rpc"]}
 COLUMNS = ["server", "compared with", "ms of a token", "ratio", "lowest", "highest", "CPU ms of a token", "ratio of CPU", "ms of a prompt's token", "ratio of reading",
            "CPU ms of a prompt's token", "ratio of CPU reading", "KV MiB of a node", "MiB of a worker"]
 ASLEEP = 0.05  # seconds after which the threads of the one before sleep
@@ -47,9 +48,10 @@ def arguments():
     p.add_argument("--length", type=int, default=2048)
     p.add_argument("--answer", type=int, default=16, help="tokens of a turn")
     p.add_argument("--keep", type=float, default=0.125)
-    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--starts", type=int, default=1, help="how often all servers are started")
+    p.add_argument("--rounds", type=int, default=3, help="prompts of each start")
     p.add_argument("--turns", type=int, default=4)
-    p.add_argument("--servers", type=lambda x: x.split(","), default=NAMES, help="those of the list above; all without it")
+    p.add_argument("--servers", type=lambda x: x.split(","), default=[x for x in NAMES if x != "again"], help="those of the list above; all but `again` without it")
     p.add_argument("--csv", help="writes the table to this file, too")
     return p.parse_args()
 
@@ -77,6 +79,7 @@ def start(a, servers, helpers):
 
     made = {
         "cpu": ([*plain, "-ngl", "0"], None),
+        "again": ([*plain, "-ngl", "0"], None),
         "around": ([*plain, "-dev", "WINNOW0", "-ngl", "99"], {"GGML_BACKEND_PATH": backend, "WINNOW_DEVICES": "CPU"}),
         "wrapped": ([*ours, "--policy", "full", "--devices", "cpu", "--", *rest], None),
         "rpc": ([*plain, "--rpc", pair["rpc"].replace("rpc:", ""), "-dev", "RPC0,RPC1", "-ngl", "99", "-ts", "1,1"], None),
@@ -107,12 +110,12 @@ class Times:
         self.ms, self.cpu = [], []
 
 
-def measure(a, servers, helpers, read, decoded):
+def measure(a, start_no, servers, helpers, read, decoded):
     """The times of each server: of reading in each round, and of decoding in each turn."""
-    order = random.Random(1)
+    order = random.Random(1 + start_no)
     n_vocab = next(iter(servers.values())).ask("/v1/models").json["data"][0]["meta"]["n_vocab"]
     for r in range(a.rounds):
-        prompts = dict.fromkeys(servers, ids(a.length, 100 + r, n_vocab // 10, n_vocab // 2))
+        prompts = dict.fromkeys(servers, ids(a.length, 100 + start_no * a.rounds + r, n_vocab // 10, n_vocab // 2))
         for turn in range(a.turns + 1):
             for name in order.sample(list(servers), len(servers)):
                 processes = [servers[name].process, *(w.process for w in helpers.get(name, []))]
@@ -128,7 +131,7 @@ def measure(a, servers, helpers, read, decoded):
                 times = decoded[name] if turn else read[name]
                 times.ms.append(t["predicted_per_token_ms"] if turn else t["prompt_per_token_ms"])
                 times.cpu.append(took / (a.answer if turn else a.length))
-        print(f"round {r + 1} of {a.rounds}", file=sys.stderr, flush=True)
+        print(f"start {start_no + 1} of {a.starts}, round {r + 1} of {a.rounds}", file=sys.stderr, flush=True)
 
 
 def mib_of_process(process):
@@ -154,18 +157,19 @@ def row(name, beside, read, decoded, servers, helpers):
 
 def main():
     a = arguments()
-    servers, helpers = {}, {}
-    try:
-        start(a, servers, helpers)
-        read, decoded = ({name: Times() for name in servers} for _ in range(2))
-        measure(a, servers, helpers, read, decoded)
-        rows = [row(name, beside, read, decoded, servers, helpers) for name in servers for beside in [x for x in BESIDE.get(name, []) if x in servers] or [""]]
-    finally:
-        for s in servers.values():
-            s.stop()
-        for two in helpers.values():
-            for w in two:
-                w.end()
+    read, decoded = ({name: Times() for name in a.servers} for _ in range(2))
+    for start_no in range(a.starts):
+        servers, helpers = {}, {}
+        try:
+            start(a, servers, helpers)
+            measure(a, start_no, servers, helpers, read, decoded)
+            rows = [row(name, beside, read, decoded, servers, helpers) for name in servers for beside in [x for x in BESIDE.get(name, []) if x in servers] or [""]]
+        finally:
+            for s in servers.values():
+                s.stop()
+            for two in helpers.values():
+                for w in two:
+                    w.end()
     tables.show(COLUMNS, rows, 22, a.csv)
 
 
