@@ -252,8 +252,8 @@ misfit() {
 # GGML_NATIVE=OFF: a build for this CPU would crash on others. ggml then assumes AVX2, FMA, F16C and BMI2
 # (x86-64-v3); on an older machine they are turned off.
 cmake_args() {
-    local args="-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_RPC=ON" pair
-    args+=" -DCMAKE_PROJECT_llama.cpp_INCLUDE=${here@Q}/jinja_headers.cmake"
+    local args="-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_RPC=ON -DWNW_JOIN_MODELS=$1" pair
+    args+=" -DCMAKE_PROJECT_llama.cpp_INCLUDE=${here@Q}/llama_build.cmake"
     if [ "$(uname -m)" = x86_64 ]; then
         for pair in $x86_features; do
             cpu_has "${pair##*:}" || args+=" -DGGML_${pair%%:*}=OFF"
@@ -277,21 +277,31 @@ remove_llama() {
     [ ${#files[@]} -eq 0 ] || rm -rf "${files[@]}"
 }
 
-build_llama() {
-    local log=$cache/log/llama.log started=$SECONDS pid
-    mkdir -p "$cache/log"
+# Compiles with the files of families together (ON) or each by itself (OFF; see llama_build.cmake).
+compile_llama() {
+    local join=$1 log=$2 started=$SECONDS pid
     remove_llama "$site"
-    say "llama: compiling ggml and libllama (once, 5 to 8 minutes on 2 cores); log: $log"
-    CMAKE_ARGS="$(cmake_args)" "$venv/bin/python" -m pip install -v --ignore-installed --no-binary llama-cpp-python \
+    CMAKE_ARGS="$(cmake_args "$join")" "$venv/bin/python" -m pip install -v --ignore-installed --no-binary llama-cpp-python \
         "llama-cpp-python==$llama_version" "numpy==$numpy_version" >"$log" 2>&1 &
     pid=$!
     while kill -0 $pid 2>/dev/null; do
         sleep 1
         (((SECONDS - started) % 60 != 0)) || say "llama: still compiling, $(((SECONDS - started) / 60)) min"
     done
-    wait $pid || {
-        tail -n 30 "$log" >&2
-        die "llama: the build failed; the whole log is $log"
+    wait $pid
+}
+
+# Names of two files may collide in another version of llama.cpp.
+build_llama() {
+    local log=$cache/log/llama.log started=$SECONDS
+    mkdir -p "$cache/log"
+    say "llama: compiling ggml and libllama (once, 4 to 6 minutes on 2 cores); log: $log"
+    compile_llama ON "$log" || {
+        say "llama: the build failed; compiling each file by itself"
+        compile_llama OFF "$log" || {
+            tail -n 30 "$log" >&2
+            die "llama: the build failed; the whole log is $log"
+        }
     }
     say "llama: built in $((SECONDS - started)) s"
 }
