@@ -74,9 +74,13 @@ int wnw__profile_read_gates(const char *path, wnw_profile *fresh)
     const int64_t n_all = (int64_t)n_layer * n;
     char *text;
     size_t len;
-    WNW_TRY(read_bytes(&f, &text, &len, (n_all + 16) * BYTES_PER_VALUE));
+    int rc = read_bytes(&f, &text, &len, (n_all + 16) * BYTES_PER_VALUE);
+    if (rc != WNW_OK) {
+        free(text); /* it is there where only reading failed */
+        return rc;
+    }
     fresh->head_alpha = calloc((size_t)n_all, sizeof *fresh->head_alpha);
-    int rc = fresh->head_alpha ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the gates of heads");
+    rc = fresh->head_alpha ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the gates of heads");
     char *at = text;
     for (int32_t il = 0; rc == WNW_OK && il < n_layer; il++)
         rc = *at ? read_line(&f, &at, il, n, fresh->head_alpha + (int64_t)il * n)
