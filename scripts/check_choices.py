@@ -88,7 +88,7 @@ def main(arguments):
     names = [a for a in arguments if not a.startswith("-")]
     if not names:
         top = pathlib.Path(__file__).resolve().parent.parent
-        listed = subprocess.run(["git", "ls-files", "*.c", "*.h", "*.cpp"], cwd=top, check=True, capture_output=True, text=True)
+        listed = subprocess.run(["git", "ls-files", "*.c", "*.h", "*.cpp", "*.hpp", "*.def"], cwd=top, check=True, capture_output=True, text=True)
         names = [str(top / n) for n in listed.stdout.split() if not n.startswith("tests/")]
     counts = collections.Counter()
     for name in names:

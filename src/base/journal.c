@@ -287,6 +287,14 @@ static int open_file(struct wnw__journal *j)
     return WNW_OK;
 }
 
+static int prepare(struct wnw__journal *j, const struct wnw__journal_params *params)
+{
+    if (params->lock)
+        WNW_TRY(take_lock(j, params->lock));
+    WNW_TRY(open_file(j));
+    return params->header ? check_header(j, params->header) : WNW_OK;
+}
+
 int wnw__journal_open(struct wnw__journal **out, const char *path, const struct wnw__journal_params *params)
 {
     struct wnw__journal *j = *out = calloc(1, sizeof *j);
@@ -296,13 +304,7 @@ int wnw__journal_open(struct wnw__journal **out, const char *path, const struct 
     j->sync_ms = params->sync_ms;
     j->synced_at_ms = wnw__now_ms();
     j->path = strdup(path);
-    int rc = j->path ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for a journal");
-    if (rc == WNW_OK && params->lock)
-        rc = take_lock(j, params->lock);
-    if (rc == WNW_OK)
-        rc = open_file(j);
-    if (rc == WNW_OK && params->header)
-        rc = check_header(j, params->header);
+    const int rc = j->path ? prepare(j, params) : wnw__fail(WNW_E_NOMEM, "no memory for a journal");
     if (rc != WNW_OK) {
         wnw__journal_close(j);
         *out = NULL;

@@ -138,6 +138,14 @@ static int set_all(wnw_calibration *c, const void *opts)
     return WNW_OK;
 }
 
+static int run_with(wnw_calibration *c, void *opts)
+{
+    WNW_TRY(parse_options(c->type, opts, c->params.options));
+    WNW_TRY(set_all(c, opts));
+    WNW_TRY(c->type->run(c, opts));
+    return wnw__calibrate_finish(c);
+}
+
 static int run(wnw_calibration *c)
 {
     const size_t size = c->type->options_size;
@@ -145,13 +153,7 @@ static int run(wnw_calibration *c)
     void *opts = calloc(1, size ? size : 1);
     if (!opts)
         return wnw__fail(WNW_E_NOMEM, "no memory for the options of %s", c->type->name);
-    int rc = parse_options(c->type, opts, c->params.options);
-    if (rc == WNW_OK)
-        rc = set_all(c, opts);
-    if (rc == WNW_OK)
-        rc = c->type->run(c, opts);
-    if (rc == WNW_OK)
-        rc = wnw__calibrate_finish(c);
+    const int rc = run_with(c, opts);
     free(opts);
     return rc;
 }

@@ -119,16 +119,19 @@ void wnw__calibrate_progress_in(wnw_calibration *c, double from, double size)
     c->progress_size = size;
 }
 
+static int make_result(wnw_calibration *c, const struct wnw__calibrate_unit *unit, json_t **result)
+{
+    WNW_TRY(unit->run(c, unit->user, result));
+    if (!*result)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the result of %s", unit->name);
+    WNW_TRY(wnw_model_check_files(c->m));
+    return c->journal ? wnw__calibrate_add(c->journal, unit->name, *result) : WNW_OK;
+}
+
 static int run_unit(wnw_calibration *c, const struct wnw__calibrate_unit *unit, json_t **result)
 {
     WNW_TRY(wnw__calibrate_progress(c, 0));
-    int rc = unit->run(c, unit->user, result);
-    if (rc == WNW_OK && !*result)
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for the result of %s", unit->name);
-    if (rc == WNW_OK)
-        rc = wnw_model_check_files(c->m);
-    if (rc == WNW_OK && c->journal)
-        rc = wnw__calibrate_add(c->journal, unit->name, *result);
+    const int rc = make_result(c, unit, result);
     if (rc != WNW_OK) {
         json_decref(*result);
         *result = NULL;

@@ -167,25 +167,29 @@ static void take_step(const struct sample *s, const wnw_session *answer)
     }
 }
 
-/* Answers a question in a copy of the session. *n_step is the number of generated tokens that were read. */
-static int answer(struct sample *s, const wnw_prompt *prompt, int32_t *n_step)
+static int answer_in(wnw_session *copy, struct sample *s, const wnw_prompt *prompt, int32_t *n_step)
 {
-    wnw_calibration *c = s->p->c;
-    wnw_session *copy;
-    *n_step = 0;
-    WNW_TRY(wnw_session_copy(&copy, s->s));
-    int rc = wnw_session_prefill(copy, prompt->tokens + prompt->n_context,
-                                 prompt->n_tokens - prompt->n_context, NULL, NULL);
-    if (rc == WNW_OK)
-        rc = wnw__session_record(copy, wnw__newest_recorder.name, true);
-    for (; rc == WNW_OK && *n_step < s->p->n_generate; ++*n_step) {
+    const wnw_calibration *c = s->p->c;
+    WNW_TRY(wnw_session_prefill(copy, prompt->tokens + prompt->n_context,
+                                prompt->n_tokens - prompt->n_context, NULL, NULL));
+    WNW_TRY(wnw__session_record(copy, wnw__newest_recorder.name, true));
+    for (; *n_step < s->p->n_generate; ++*n_step) {
         const int32_t token = wnw__argmax(wnw_session_logits(copy), c->info.n_vocab);
         if (wnw_token_is_eog(c->m, token))
             break;
-        rc = wnw_session_decode(copy, token);
-        if (rc == WNW_OK)
-            take_step(s, copy);
+        WNW_TRY(wnw_session_decode(copy, token));
+        take_step(s, copy);
     }
+    return WNW_OK;
+}
+
+/* Answers a question in a copy of the session. *n_step is the number of generated tokens that were read. */
+static int answer(struct sample *s, const wnw_prompt *prompt, int32_t *n_step)
+{
+    wnw_session *copy;
+    *n_step = 0;
+    WNW_TRY(wnw_session_copy(&copy, s->s));
+    const int rc = answer_in(copy, s, prompt, n_step);
     wnw_session_free(copy);
     return rc;
 }
@@ -237,27 +241,44 @@ static int solve(struct sample *s, int32_t *count, double *lost)
 
 /* ---- All questions ---- */
 
+static int use_question(struct sample *s, const wnw_prompt *prompt, const wnw_prompt *first,
+                        struct wnw__curve_tally *t)
+{
+    int32_t n_step;
+    if (prompt->n_context != first->n_context ||
+        memcmp(prompt->tokens, first->tokens, (size_t)first->n_context * sizeof(int32_t)) != 0)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "the model's template writes another beginning for every question");
+    if (prompt->n_tokens > s->s->params.n_ctx - s->p->n_generate)
+        return wnw__fail(WNW_E_RANGE,
+                         "a sample of %d tokens with its question needs %d; give a smaller length", (int)s->n,
+                         (int)prompt->n_tokens + s->p->n_generate);
+    WNW_TRY(answer(s, prompt, &n_step));
+    if (n_step < 1)
+        return WNW_OK;
+    t->n_question++;
+    return solve(s, t->count, t->lost);
+}
+
 static int ask(struct sample *s, int32_t question, const wnw_prompt *first, struct wnw__curve_tally *t)
 {
     wnw_prompt *prompt = NULL;
-    int32_t n_step = 0;
     int rc = wnw__sample_prompt(&prompt, s->p->c, s->text, question);
     memset(s->worth, 0, (size_t)s->p->n_row * (size_t)s->n * sizeof *s->worth);
-    if (rc == WNW_OK &&
-        (prompt->n_context != first->n_context ||
-         memcmp(prompt->tokens, first->tokens, (size_t)first->n_context * sizeof(int32_t)) != 0))
-        rc = wnw__fail(WNW_E_UNSUPPORTED, "the model's template writes another beginning for every question");
-    if (rc == WNW_OK && prompt->n_tokens > s->s->params.n_ctx - s->p->n_generate)
-        rc = wnw__fail(WNW_E_RANGE, "a sample of %d tokens with its question needs %d; give a smaller length",
-                       (int)s->n, (int)prompt->n_tokens + s->p->n_generate);
     if (rc == WNW_OK)
-        rc = answer(s, prompt, &n_step);
-    if (rc == WNW_OK && n_step > 0) {
-        t->n_question++;
-        rc = solve(s, t->count, t->lost);
-    }
+        rc = use_question(s, prompt, first, t);
     wnw_prompt_free(prompt);
     return rc;
+}
+
+static int ask_all(struct sample *s, const wnw_prompt *first, struct wnw__curve_tally *t)
+{
+    WNW_TRY(read_piece(s, first));
+    for (int32_t q = 0; q < s->p->n_question; q++) {
+        WNW_TRY(ask(s, q, first, t));
+        WNW_TRY(wnw__calibrate_progress(s->p->c, 0.5 + 0.5 * (q + 1) / s->p->n_question));
+    }
+    return WNW_OK;
 }
 
 static int measure(struct sample *s, struct wnw__curve_tally *t)
@@ -266,12 +287,7 @@ static int measure(struct sample *s, struct wnw__curve_tally *t)
     WNW_TRY(wnw__sample_text(&s->text, s->p->c, s->p->tokens, s->p->n_token));
     int rc = wnw__sample_prompt(&first, s->p->c, s->text, 0);
     if (rc == WNW_OK)
-        rc = read_piece(s, first);
-    for (int32_t q = 0; rc == WNW_OK && q < s->p->n_question; q++) {
-        rc = ask(s, q, first, t);
-        if (rc == WNW_OK)
-            rc = wnw__calibrate_progress(s->p->c, 0.5 + 0.5 * (q + 1) / s->p->n_question);
-    }
+        rc = ask_all(s, first, t);
     wnw_prompt_free(first);
     return rc;
 }

@@ -49,6 +49,16 @@ struct work {
 
 /* ---- The unit of work: a sample with its questions ---- */
 
+static int measure(struct wnw__curve_tally *t, const struct wnw__curve_piece *piece, json_t **result)
+{
+    WNW_TRY(wnw__curve_tally_new(t, piece->n_row));
+    WNW_TRY(wnw__curve_measure(t, piece));
+    *result = json_pack("{s:i, s:i, s:o, s:o}", "entries", (int)t->n_entry, "questions", (int)t->n_question,
+                        "kept", wnw__json_i32s(t->count, N_RATIO * piece->n_row), "lost",
+                        wnw__json_f64s(t->lost, piece->n_row * N_LOST));
+    return *result ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for budget curves");
+}
+
 static int run_sample(wnw_calibration *c, void *user, json_t **result)
 {
     const struct work *w = user;
@@ -61,15 +71,7 @@ static int run_sample(wnw_calibration *c, void *user, json_t **result)
                                            .n_generate = w->n_generate,
                                            .share_norms = w->o->norm == WORTH_LAYER};
     struct wnw__curve_tally t;
-    int rc = wnw__curve_tally_new(&t, w->n_row);
-    if (rc == WNW_OK)
-        rc = wnw__curve_measure(&t, &piece);
-    if (rc == WNW_OK)
-        *result = json_pack("{s:i, s:i, s:o, s:o}", "entries", (int)t.n_entry, "questions", (int)t.n_question,
-                            "kept", wnw__json_i32s(t.count, N_RATIO * w->n_row), "lost",
-                            wnw__json_f64s(t.lost, w->n_row * N_LOST));
-    if (rc == WNW_OK && !*result)
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for budget curves");
+    const int rc = measure(&t, &piece, result);
     wnw__curve_tally_free(&t);
     return rc;
 }
@@ -130,16 +132,22 @@ static int add_sample(struct work *w, struct wnw__curve_tally *t)
     return WNW_OK;
 }
 
+static int add_samples(struct work *w, struct wnw__curve_tally *t)
+{
+    WNW_TRY(wnw__curve_tally_new(t, w->n_row));
+    for (w->i_text = 0; w->i_text < w->samples.n_text; w->i_text++)
+        for (w->i_piece = 0; w->i_piece < w->samples.n_piece[w->i_text]; w->i_piece++)
+            WNW_TRY(add_sample(w, t));
+    if (w->all.n == 0)
+        return wnw__fail(WNW_E_UNSUPPORTED, "the model answers no question: it ends its answers at once");
+    return WNW_OK;
+}
+
 static int run_samples(struct work *w)
 {
     struct wnw__curve_tally t;
-    int rc = wnw__curve_tally_new(&t, w->n_row);
-    for (w->i_text = 0; rc == WNW_OK && w->i_text < w->samples.n_text; w->i_text++)
-        for (w->i_piece = 0; rc == WNW_OK && w->i_piece < w->samples.n_piece[w->i_text]; w->i_piece++)
-            rc = add_sample(w, &t);
+    const int rc = add_samples(w, &t);
     wnw__curve_tally_free(&t);
-    if (rc == WNW_OK && w->all.n == 0)
-        return wnw__fail(WNW_E_UNSUPPORTED, "the model answers no question: it ends its answers at once");
     return rc;
 }
 

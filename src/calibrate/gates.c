@@ -155,17 +155,21 @@ struct lesson {
     bool is_learned; /* in this run of the program: it was not remembered */
 };
 
+/* Reads a piece and scores it. The caller frees l in any case. */
+static int score_piece(struct wnw__gates *g, struct wnw__looked *l)
+{
+    WNW_TRY(look(g, l));
+    WNW_TRY(wnw__look_score(l, g->policies[0]));
+    return see_layers(g, l);
+}
+
 static int run_lesson(wnw_calibration *c, void *user, json_t **result)
 {
     struct lesson *lesson = user;
     struct wnw__gates *g = lesson->g;
     struct wnw__looked l;
     (void)c;
-    int rc = look(g, &l);
-    if (rc == WNW_OK)
-        rc = wnw__look_score(&l, g->policies[0]);
-    if (rc == WNW_OK)
-        rc = see_layers(g, &l);
+    const int rc = score_piece(g, &l);
     if (rc == WNW_OK)
         *result = json_pack("{s:o}", "scores", wnw__json_f32s(l.score, g->n_row * l.n));
     lesson->is_learned = rc == WNW_OK;
@@ -173,19 +177,24 @@ static int run_lesson(wnw_calibration *c, void *user, json_t **result)
     return rc; /* NULL = no memory */
 }
 
+static int see_again(struct wnw__gates *g, struct wnw__looked *l, const json_t *result, const char *unit)
+{
+    WNW_TRY(look(g, l));
+    const int32_t n = g->n_row * l->n;
+    l->score = malloc((size_t)n * sizeof *l->score);
+    if (!l->score)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)l->n);
+    if (!wnw__json_get_f32s(result, "scores", l->score, n))
+        return wnw__calibrate_damaged(g->c, unit);
+    return see_layers(g, l);
+}
+
 /* Reads a piece whose scores are remembered, once. */
 static int learn_again(struct wnw__gates *g, const json_t *result, const char *unit)
 {
     struct wnw__looked l;
     g->c->what = unit;
-    int rc = look(g, &l);
-    const int32_t n = g->n_row * l.n;
-    if (rc == WNW_OK && !(l.score = malloc((size_t)n * sizeof *l.score)))
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for the scores of %d entries", (int)l.n);
-    if (rc == WNW_OK && !wnw__json_get_f32s(result, "scores", l.score, n))
-        rc = wnw__calibrate_damaged(g->c, unit);
-    if (rc == WNW_OK)
-        rc = see_layers(g, &l);
+    const int rc = see_again(g, &l, result, unit);
     wnw__looked_free(&l);
     g->c->what = NULL;
     return rc;
@@ -236,15 +245,12 @@ static int rank_piece(struct wnw__gates *g, struct wnw__ranked *to)
         good = (to->x[k] = calloc(n, sizeof *to->y)) != NULL && good;
     if (!good)
         return wnw__fail(WNW_E_NOMEM, "no memory for the scores of %zu entries", n);
-    int rc = look(g, &l);
-    if (rc == WNW_OK)
-        rc = wnw__look_score(&l, g->policies[0]);
-    if (rc == WNW_OK)
-        rc = see_layers(g, &l);
+    const int rc = score_piece(g, &l);
     wnw__looked_free(&l);
-    for (int32_t k = 0; rc == WNW_OK && k < g->n_ranked; k++)
-        rc = wnw__rank_correlation(&to->out.over_all[k], to->x[k], to->y, g->n_row * to->n);
-    return rc;
+    WNW_TRY(rc);
+    for (int32_t k = 0; k < g->n_ranked; k++)
+        WNW_TRY(wnw__rank_correlation(&to->out.over_all[k], to->x[k], to->y, g->n_row * to->n));
+    return WNW_OK;
 }
 
 static int run_held_out(wnw_calibration *c, void *user, json_t **result)

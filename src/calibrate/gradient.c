@@ -260,30 +260,38 @@ static int factors(double *g, const double *sum, int32_t n_layer, int32_t n)
     return WNW_OK;
 }
 
-static int finish(struct work *w)
+/* halves[2][n_layer]: room for the factors of two halves of the pieces. */
+static int write_factors(struct work *w, double *halves)
 {
     const int32_t n_layer = w->c->info.n_layer;
     struct wnw__calibrate_text *report;
-    double *halves = calloc(2 * (size_t)n_layer, sizeof *halves), *g = w->square;
-    int rc = halves ? wnw__calibrate_output(w->c, "report", &report)
-                    : wnw__fail(WNW_E_NOMEM, "no memory for the gradients of %d layers", (int)n_layer);
-    for (int i = 0; rc == WNW_OK && i < 2; i++) /* with one piece, both are its */
-        rc = factors(halves + i * n_layer, w->sum[w->n[i] > 0 ? i : 0], n_layer, w->n[w->n[i] > 0 ? i : 0]);
+    double *g = w->square;
+    WNW_TRY(wnw__calibrate_output(w->c, "report", &report));
+    for (int i = 0; i < 2; i++) { /* with one piece, both are its */
+        const int of = w->n[i] > 0 ? i : 0;
+        WNW_TRY(factors(halves + i * n_layer, w->sum[of], n_layer, w->n[of]));
+    }
     for (int32_t il = 0; il < n_layer; il++)
         w->sum[0][il] += w->sum[1][il];
-    if (rc == WNW_OK)
-        rc = factors(g, w->sum[0], n_layer, w->n[0] + w->n[1]);
-    if (rc == WNW_OK) {
-        wnw__calibrate_print(report,
-                             "factors of layers, %d pieces of %d tokens; those of two halves of the pieces\n",
-                             (int)(w->n[0] + w->n[1]), (int)w->length);
-        for (int32_t il = 0; il < n_layer; il++)
-            wnw__calibrate_print(report, "%5d %8.3f %8.3f %8.3f\n", (int)il, g[il], halves[il],
-                                 halves[n_layer + il]);
-        rc = wnw__calibrate_profile(w->c, "gradient.json", "gradient", NULL,
-                                    json_pack("{s:o, s:o}", "gradient", wnw__json_f64s(g, n_layer), "halves",
-                                              wnw__json_f64_rows(halves, 2, n_layer)));
-    }
+    WNW_TRY(factors(g, w->sum[0], n_layer, w->n[0] + w->n[1]));
+    wnw__calibrate_print(report,
+                         "factors of layers, %d pieces of %d tokens; those of two halves of the pieces\n",
+                         (int)(w->n[0] + w->n[1]), (int)w->length);
+    for (int32_t il = 0; il < n_layer; il++)
+        wnw__calibrate_print(report, "%5d %8.3f %8.3f %8.3f\n", (int)il, g[il], halves[il],
+                             halves[n_layer + il]);
+    return wnw__calibrate_profile(w->c, "gradient.json", "gradient", NULL,
+                                  json_pack("{s:o, s:o}", "gradient", wnw__json_f64s(g, n_layer), "halves",
+                                            wnw__json_f64_rows(halves, 2, n_layer)));
+}
+
+static int finish(struct work *w)
+{
+    const int32_t n_layer = w->c->info.n_layer;
+    double *halves = calloc(2 * (size_t)n_layer, sizeof *halves);
+    if (!halves)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the gradients of %d layers", (int)n_layer);
+    const int rc = write_factors(w, halves);
     free(halves);
     return rc;
 }

@@ -149,19 +149,21 @@ static int prepare(struct heads *s)
     return WNW_OK;
 }
 
+static int measure(struct heads *s)
+{
+    WNW_TRY(wnw__probe_round_open(&s->round));
+    WNW_TRY(prepare(s));
+    WNW_TRY(wnw__probe_round_run(&s->round));
+    return finish(s);
+}
+
 static int run(wnw_calibration *c, const void *opts)
 {
     const struct options *o = opts;
     struct heads s = {.o = o, .n_head = c->info.n_head, .n_all = c->info.n_layer * c->info.n_head};
     s.round = (struct wnw__probe_round){
         .c = c, .o = &o->probes, .scoring = &scoring, .user = &s, .play.stop_at_line = true};
-    int rc = wnw__probe_round_open(&s.round);
-    if (rc == WNW_OK)
-        rc = prepare(&s);
-    if (rc == WNW_OK)
-        rc = wnw__probe_round_run(&s.round);
-    if (rc == WNW_OK)
-        rc = finish(&s);
+    const int rc = measure(&s);
     wnw__probe_round_free(&s.round);
     free(s.score);
     return rc;

@@ -97,18 +97,21 @@ static int read_plain(struct work *w)
     return wnw_session_prefill(w->s, sample_tokens(w), w->of->length, NULL, NULL);
 }
 
+/* The caller frees *text and *prompt in any case. */
+static int ask_and_read(struct work *w, char **text, wnw_prompt **prompt)
+{
+    WNW_TRY(wnw__sample_text(text, w->c, sample_tokens(w), w->of->length));
+    WNW_TRY(wnw__sample_prompt(prompt, w->c, *text, w->i_piece % WNW_N_QUESTIONS));
+    WNW_TRY(new_session(w, (*prompt)->n_tokens, *prompt));
+    return wnw_session_prefill(w->s, (*prompt)->tokens, (*prompt)->n_tokens, NULL, NULL);
+}
+
 /* Reads the sample as a document with a question after it; each has another question. */
 static int read_asked(struct work *w)
 {
     wnw_prompt *prompt = NULL;
     char *text = NULL;
-    int rc = wnw__sample_text(&text, w->c, sample_tokens(w), w->of->length);
-    if (rc == WNW_OK)
-        rc = wnw__sample_prompt(&prompt, w->c, text, w->i_piece % WNW_N_QUESTIONS);
-    if (rc == WNW_OK)
-        rc = new_session(w, prompt->n_tokens, prompt);
-    if (rc == WNW_OK)
-        rc = wnw_session_prefill(w->s, prompt->tokens, prompt->n_tokens, NULL, NULL);
+    const int rc = ask_and_read(w, &text, &prompt);
     wnw_prompt_free(prompt);
     wnw_free(text);
     return rc;

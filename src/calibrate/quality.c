@@ -132,30 +132,35 @@ static double kept_share(const wnw_plan *plan, const wnw_session *s)
     return all > 0 ? (double)kept / (double)all : 1;
 }
 
+static int follow_plans(const struct work *w, const wnw_session *full, wnw_plan *const *plans,
+                        const int32_t *piece, struct follow *f, double *loss, double *kept)
+{
+    const int32_t place = (w->i_piece * 7 + w->i_text * 3) % 10 * (w->length - w->next) / 10;
+    const int32_t *const from[] = {piece + w->length, piece + place};
+    for (int k = 0; k < 2; k++) {
+        f->tokens = from[k];
+        WNW_TRY(read_on(full, NULL, f));
+        for (int32_t i = 0; i < w->n_policy; i++) {
+            WNW_TRY(read_on(full, plans[i], f));
+            const double mean = f->sum / f->n;
+            loss[i] = k == 0 || mean > loss[i] ? mean : loss[i];
+            kept[i] = kept_share(plans[i], full);
+            WNW_TRY(wnw__calibrate_progress(w->c, 0.2 + 0.8 * (k * w->n_policy + i) / (2.0 * w->n_policy)));
+        }
+    }
+    return WNW_OK;
+}
+
 /* Fills the losses of the plans, in the order of the policies. */
 static int measure_plans(const struct work *w, const wnw_session *full, wnw_plan *const *plans,
                          const int32_t *piece, double *loss, double *kept)
 {
     const int32_t n_vocab = w->c->info.n_vocab;
-    const int32_t place = (w->i_piece * 7 + w->i_text * 3) % 10 * (w->length - w->next) / 10;
-    const int32_t *const from[] = {piece + w->length, piece + place};
-    int rc = WNW_OK;
     struct follow f = {
         .n = w->next, .n_vocab = n_vocab, .p = calloc(((size_t)w->next + 1) * (size_t)n_vocab, sizeof *f.p)};
     if (!f.p)
         return wnw__fail(WNW_E_NOMEM, "no memory for the probabilities of %d tokens", (int)w->next);
-    for (int k = 0; rc == WNW_OK && k < 2; k++) {
-        f.tokens = from[k];
-        rc = read_on(full, NULL, &f);
-        for (int32_t i = 0; rc == WNW_OK && i < w->n_policy; i++) {
-            rc = read_on(full, plans[i], &f);
-            const double mean = f.sum / f.n;
-            loss[i] = k == 0 || mean > loss[i] ? mean : loss[i];
-            kept[i] = kept_share(plans[i], full);
-            if (rc == WNW_OK)
-                rc = wnw__calibrate_progress(w->c, 0.2 + 0.8 * (k * w->n_policy + i) / (2.0 * w->n_policy));
-        }
-    }
+    const int rc = follow_plans(w, full, plans, piece, &f, loss, kept);
     free(f.p);
     return rc;
 }

@@ -66,20 +66,28 @@ static int place_entries(struct wnw__looked *l, const wnw_prompt *prompt)
     return wnw__session_source(&l->src, l->s);
 }
 
+/* A piece as a document with a question after it. */
+struct asked {
+    char *text;
+    wnw_prompt *prompt;
+};
+
+static int read_asked(struct wnw__looked *l, struct asked *a, wnw_calibration *c,
+                      const wnw_policy *const *policies, int32_t n_policy, const int32_t *tokens, int32_t n)
+{
+    WNW_TRY(wnw__sample_text(&a->text, c, tokens, n));
+    WNW_TRY(wnw__sample_prompt(&a->prompt, c, a->text, 0));
+    WNW_TRY(wnw__sample_read(&l->s, c, policies, n_policy, l->record, a->prompt, n + WNW_LOOK_ROOM));
+    return place_entries(l, a->prompt);
+}
+
 int wnw__look(struct wnw__looked *l, wnw_calibration *c, const wnw_policy *const *policies, int32_t n_policy,
               const int32_t *tokens, int32_t n)
 {
-    wnw_prompt *prompt = NULL;
-    char *text = NULL;
-    int rc = wnw__sample_text(&text, c, tokens, n);
-    if (rc == WNW_OK)
-        rc = wnw__sample_prompt(&prompt, c, text, 0);
-    if (rc == WNW_OK)
-        rc = wnw__sample_read(&l->s, c, policies, n_policy, l->record, prompt, n + WNW_LOOK_ROOM);
-    if (rc == WNW_OK)
-        rc = place_entries(l, prompt);
-    wnw_prompt_free(prompt);
-    wnw_free(text);
+    struct asked a = {0};
+    const int rc = read_asked(l, &a, c, policies, n_policy, tokens, n);
+    wnw_prompt_free(a.prompt);
+    wnw_free(a.text);
     return rc;
 }
 

@@ -273,30 +273,35 @@ static int report(const struct work *w, struct wnw__calibrate_text *out, json_t 
     return wnw__fail(WNW_E_NOMEM, "no memory for the results");
 }
 
-static int report_all(const struct work *w, struct wnw__calibrate_text *out, json_t *overlap)
+static int report_groups(const struct work *w, struct wnw__calibrate_text *out, json_t *overlap,
+                         json_t *kinds)
 {
     const struct sums *g = w->groups;
+    WNW_TRY(report(w, out, overlap, "halves",
+                   &(struct comparison){"two halves of the pieces", &g[HALF], &g[HALF + 1]}));
+    WNW_TRY(report(w, out, overlap, "lengths",
+                   &(struct comparison){"shorter and longer pieces", &g[SHORTER], &g[LONGER]}));
+    WNW_TRY(report(w, out, overlap, "extra",
+                   &(struct comparison){"the longest pieces and the others", &g[EXTRA], NULL}));
+    for (int32_t i = 0; i < w->samples.n_text; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "%.30s and the others", w->c->params.texts[i].name);
+        WNW_TRY(report(w, out, kinds, w->c->params.texts[i].name,
+                       &(struct comparison){what, &g[TEXTS + i], NULL}));
+    }
+    return WNW_OK;
+}
+
+static int report_all(const struct work *w, struct wnw__calibrate_text *out, json_t *overlap)
+{
     json_t *kinds = json_object();
     wnw__calibrate_print(out, "what the budgets have in common (1 = the same), by size: ");
     for (int i = 0; i < N_SIZE; i++)
         wnw__calibrate_print(out, "%s%.4g %%", i > 0 ? ", " : "", 100 * sizes[i]);
     wnw__calibrate_print(out, "\n");
-    int rc = report(w, out, overlap, "halves",
-                    &(struct comparison){"two halves of the pieces", &g[HALF], &g[HALF + 1]});
-    if (rc == WNW_OK)
-        rc = report(w, out, overlap, "lengths",
-                    &(struct comparison){"shorter and longer pieces", &g[SHORTER], &g[LONGER]});
-    if (rc == WNW_OK)
-        rc = report(w, out, overlap, "extra",
-                    &(struct comparison){"the longest pieces and the others", &g[EXTRA], NULL});
-    for (int32_t i = 0; rc == WNW_OK && i < w->samples.n_text; i++) {
-        char what[64];
-        snprintf(what, sizeof what, "%.30s and the others", w->c->params.texts[i].name);
-        rc = report(w, out, kinds, w->c->params.texts[i].name,
-                    &(struct comparison){what, &g[TEXTS + i], NULL});
-    }
+    const int rc = report_groups(w, out, overlap, kinds);
     if (json_object_set_new(overlap, "texts", kinds) != 0 && rc == WNW_OK)
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for the results");
+        return wnw__fail(WNW_E_NOMEM, "no memory for the results");
     return rc;
 }
 

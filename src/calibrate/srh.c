@@ -291,21 +291,25 @@ static void report_best(const struct srh *s, int kind, struct wnw__calibrate_tex
     wnw__calibrate_print(report, "\n");
 }
 
+static int fill_results(struct srh *s, json_t *results, struct wnw__calibrate_text *report)
+{
+    WNW_TRY(set_scores(s, results));
+    WNW_TRY(set_stability(s, results, report));
+    if (!wnw__probe_round_set(&s->round, results))
+        return wnw__fail(WNW_E_NOMEM, "no memory for results");
+    for (int kind = 0; kind < 2; kind++)
+        report_best(s, kind, report);
+    return WNW_OK;
+}
+
 static int finish(struct srh *s)
 {
     struct wnw__calibrate_text *report;
     WNW_TRY(wnw__calibrate_output(s->round.c, "report", &report));
     json_t *results = json_object();
-    int rc = results ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for results");
     wnw__probe_round_report(&s->round, report);
-    if (rc == WNW_OK)
-        rc = set_scores(s, results);
-    if (rc == WNW_OK)
-        rc = set_stability(s, results, report);
-    if (rc == WNW_OK && !wnw__probe_round_set(&s->round, results))
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for results");
-    for (int kind = 0; rc == WNW_OK && kind < 2; kind++)
-        report_best(s, kind, report);
+    const int rc =
+        results ? fill_results(s, results, report) : wnw__fail(WNW_E_NOMEM, "no memory for results");
     if (rc == WNW_OK)
         return wnw__calibrate_profile(s->round.c, "srh.json", "srh", NULL, results);
     json_decref(results);
@@ -342,6 +346,15 @@ static int check_k(wnw_calibration *c, const struct options *o)
     return wnw__calibrate_set(c, "k", json_integer(o->k > 0 ? o->k : usual));
 }
 
+static int measure(struct srh *s)
+{
+    WNW_TRY(check_k(s->round.c, s->o));
+    WNW_TRY(wnw__probe_round_open(&s->round));
+    WNW_TRY(prepare(s));
+    WNW_TRY(wnw__probe_round_run(&s->round));
+    return finish(s);
+}
+
 static int run(wnw_calibration *c, const void *opts)
 {
     const struct options *o = opts;
@@ -349,15 +362,7 @@ static int run(wnw_calibration *c, const void *opts)
     s.n_all = s.model.n_layer * s.model.n_head;
     s.round = (struct wnw__probe_round){
         .c = c, .o = &o->probes, .scoring = &scoring, .user = &s, .play.stop_at_line = o->stop == STOP_LINE};
-    int rc = check_k(c, o);
-    if (rc == WNW_OK)
-        rc = wnw__probe_round_open(&s.round);
-    if (rc == WNW_OK)
-        rc = prepare(&s);
-    if (rc == WNW_OK)
-        rc = wnw__probe_round_run(&s.round);
-    if (rc == WNW_OK)
-        rc = finish(&s);
+    const int rc = measure(&s);
     wnw__probe_round_free(&s.round);
     free(s.sum[0][0]);
     free(s.copied);

@@ -377,24 +377,24 @@ static int prepare(struct work *w, const struct opts *o)
                                          : wnw__fail(WNW_E_NOMEM, "no memory for the queries of a piece");
 }
 
+static int measure(struct work *w, const void *opts, struct wnw__moments *raw, struct wnw__moments *turned,
+                   struct found *f)
+{
+    WNW_TRY(prepare(w, opts));
+    WNW_TRY(wnw__moments_new(raw, w->raw.n_row, w->raw.d));
+    WNW_TRY(wnw__moments_new(turned, w->raw.n_row, w->raw.d));
+    WNW_TRY(wnw__calibrate_begin(w->c, (int64_t)w->pieces * w->length));
+    WNW_TRY(run_units(w, raw, turned));
+    WNW_TRY(describe(w, raw, turned, f));
+    return write_results(w->c, f, raw->n);
+}
+
 static int run(wnw_calibration *c, const void *opts)
 {
     struct work w = {.c = c};
     struct wnw__moments raw = {0}, turned = {0};
     struct found f = {0};
-    int rc = prepare(&w, opts);
-    if (rc == WNW_OK)
-        rc = wnw__moments_new(&raw, w.raw.n_row, w.raw.d);
-    if (rc == WNW_OK)
-        rc = wnw__moments_new(&turned, w.raw.n_row, w.raw.d);
-    if (rc == WNW_OK)
-        rc = wnw__calibrate_begin(c, (int64_t)w.pieces * w.length);
-    if (rc == WNW_OK)
-        rc = run_units(&w, &raw, &turned);
-    if (rc == WNW_OK)
-        rc = describe(&w, &raw, &turned, &f);
-    if (rc == WNW_OK)
-        rc = write_results(c, &f, raw.n);
+    const int rc = measure(&w, opts, &raw, &turned, &f);
     wnw__moments_free(&raw);
     wnw__moments_free(&turned);
     free_found(&f);

@@ -178,23 +178,26 @@ static int set_windows(struct wnw_model *m, const struct wnw__drive_layer *layer
     return limit_to(m, ".rope.scaling.original_context_length");
 }
 
+static int take_layers(struct wnw_model *m, struct wnw__foreign_context *f)
+{
+    const struct wnw__drive_layer *layers;
+    int32_t n;
+    WNW_TRY(wnw__foreign_context_layers(f, &layers, &n));
+    WNW_TRY(set_layers(m, layers, n));
+    WNW_TRY(set_windows(m, layers, n));
+    set_rope(m, layers, n);
+    return WNW_OK;
+}
+
 /* The graphs of a prompt that is longer than the window are looked at: masks tell which layers have it. */
 static int look_at(struct wnw_model *m)
 {
     enum { ROWS = 256 };
     struct wnw__foreign_context *f = NULL;
-    const struct wnw__drive_layer *layers;
     const int32_t n_swa = m->hp.n_swa, n_look = n_swa > 0 && n_swa <= MOST_LOOKED ? n_swa + 2 : 2;
-    int32_t n;
     int rc = wnw__foreign_context_new(&f, m->vocab, ROWS, n_look, 1);
     if (rc == WNW_OK)
-        rc = wnw__foreign_context_layers(f, &layers, &n);
-    if (rc == WNW_OK)
-        rc = set_layers(m, layers, n);
-    if (rc == WNW_OK)
-        rc = set_windows(m, layers, n);
-    if (rc == WNW_OK)
-        set_rope(m, layers, n);
+        rc = take_layers(m, f);
     wnw__foreign_context_free(f);
     return rc;
 }

@@ -289,6 +289,16 @@ int wnw_model_check_files(const wnw_model *m)
     return wnw__files_check_kept(m);
 }
 
+static int print_files(struct wnw_model *m, const char *path, const char *digests,
+                       char out[WNW_FINGERPRINT_SIZE])
+{
+    WNW_TRY(wnw__files_open(m, path));
+    WNW_TRY(wnw__files_check(m));
+    WNW_TRY(wnw__fingerprint_new(m, digests));
+    make_text(m, out);
+    return wnw__files_check_kept(m);
+}
+
 int wnw_file_fingerprint(const char *path, const wnw_model_params *params, char out[WNW_FINGERPRINT_SIZE])
 {
     struct wnw_model m = {0};
@@ -297,15 +307,7 @@ int wnw_file_fingerprint(const char *path, const wnw_model_params *params, char 
     out[0] = '\0';
     WNW_REQUIRE(path);
     WNW_TRY(WNW_SIZED_TAKE(wnw_model_params, &own, params));
-    int rc = wnw__files_open(&m, path);
-    if (rc == WNW_OK)
-        rc = wnw__files_check(&m);
-    if (rc == WNW_OK)
-        rc = wnw__fingerprint_new(&m, own.digests);
-    if (rc == WNW_OK)
-        make_text(&m, out);
-    if (rc == WNW_OK)
-        rc = wnw__files_check_kept(&m);
+    const int rc = print_files(&m, path, own.digests, out);
     if (rc != WNW_OK)
         out[0] = '\0';
     wnw__fingerprint_free(&m);

@@ -90,33 +90,44 @@ static size_t values_bytes(const struct wnw__profile_count *c, size_t len)
     return 2 * len + per_value * (size_t)c->n_values + per_list * (size_t)c->n_lists;
 }
 
-int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struct wnw__profile_limit *limit)
+/* The caller frees *text in any case. */
+static int read_file(struct wnw__profile_file *f, const struct wnw__profile_limit *limit,
+                     struct wnw__profile_count *count, char **text, size_t *len)
 {
-    char *text = NULL;
-    size_t len = 0;
-    json_error_t error;
-    *f = (struct wnw__profile_file){.path = path};
     FILE *file;
     int64_t size;
-    WNW_TRY(wnw__open_stream(&file, &size, "profile", path));
-    struct wnw__profile_count count;
-    int rc = check_size(&count, f, file, size, limit);
+    WNW_TRY(wnw__open_stream(&file, &size, "profile", f->path));
+    int rc = check_size(count, f, file, size, limit);
     if (rc == WNW_OK)
-        rc = read_text(path, file, size, &text, &len);
+        rc = read_text(f->path, file, size, text, len);
     fclose(file);
+    return rc;
+}
+
+static int parse(struct wnw__profile_file *f, const struct wnw__profile_count *count, const char *text,
+                 size_t len)
+{
+    json_error_t error;
+    WNW_TRY(wnw__memory_check(values_bytes(count, len), "the values of a profile"));
+    /* The parser itself limits how deep values may nest. */
+    f->root = wnw__json_load(text, len, &error);
+    /* A parser that could not allocate even its first block does not say why it failed. */
+    if (!f->root && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
+        return wnw__fail(WNW_E_NOMEM, "no memory for the values of '%.200s'", f->path);
+    if (!f->root)
+        return wnw__profile_bad(f, "not JSON: %s, line %d", error.text, error.line);
+    return json_is_object(f->root) ? WNW_OK : wnw__profile_bad(f, "its top is not an object");
+}
+
+int wnw__profile_open(struct wnw__profile_file *f, const char *path, const struct wnw__profile_limit *limit)
+{
+    struct wnw__profile_count count;
+    char *text = NULL;
+    size_t len = 0;
+    *f = (struct wnw__profile_file){.path = path};
+    int rc = read_file(f, limit, &count, &text, &len);
     if (rc == WNW_OK)
-        rc = wnw__memory_check(values_bytes(&count, len), "the values of a profile");
-    if (rc == WNW_OK) {
-        /* The parser itself limits how deep values may nest. */
-        f->root = wnw__json_load(text, len, &error);
-        /* A parser that could not allocate even its first block does not say why it failed. */
-        if (!f->root && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
-            rc = wnw__fail(WNW_E_NOMEM, "no memory for the values of '%.200s'", path);
-        else if (!f->root)
-            rc = wnw__profile_bad(f, "not JSON: %s, line %d", error.text, error.line);
-        else if (!json_is_object(f->root))
-            rc = wnw__profile_bad(f, "its top is not an object");
-    }
+        rc = parse(f, &count, text, len);
     if (rc != WNW_OK) {
         json_decref(f->root);
         f->root = NULL;

@@ -234,30 +234,34 @@ static void covariances(const float *std, const int32_t *corr, int64_t n, int32_
         }
 }
 
-static int read_correlations(const struct wnw__profile_file *f, wnw_profile *p)
+/* The caller frees *std and *corr in any case. */
+static int read_covariances(const struct wnw__profile_file *f, wnw_profile *p, float **std, int32_t **corr)
 {
     const int32_t d = p->model.d;
     const int64_t n = (int64_t)p->model.n_layer * p->model.n_head;
+    WNW_TRY(required(std, f, "query_std",
+                     (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
+                                              .rank = 3,
+                                              .shape = {p->model.n_layer, p->model.n_head, d},
+                                              .max = 1e15}));
+    WNW_TRY(required(corr, f, "query_corr",
+                     (struct wnw__array_spec){.element = WNW_ELEMENT_I32,
+                                              .rank = 3,
+                                              .shape = {p->model.n_layer, p->model.n_head, d * (d - 1) / 2},
+                                              .min = -CORRELATION_UNIT,
+                                              .max = CORRELATION_UNIT}));
+    p->query_cov = calloc((size_t)n * (size_t)d * (size_t)d, sizeof *p->query_cov);
+    if (!p->query_cov)
+        return wnw__fail(WNW_E_NOMEM, "no memory for covariances of queries");
+    covariances(*std, *corr, n, d, p->query_cov);
+    return WNW_OK;
+}
+
+static int read_correlations(const struct wnw__profile_file *f, wnw_profile *p)
+{
     float *std = NULL;
     int32_t *corr = NULL;
-    int rc = required(&std, f, "query_std",
-                      (struct wnw__array_spec){.element = WNW_ELEMENT_F32,
-                                               .rank = 3,
-                                               .shape = {p->model.n_layer, p->model.n_head, d},
-                                               .max = 1e15});
-    if (rc == WNW_OK)
-        rc = required(&corr, f, "query_corr",
-                      (struct wnw__array_spec){.element = WNW_ELEMENT_I32,
-                                               .rank = 3,
-                                               .shape = {p->model.n_layer, p->model.n_head, d * (d - 1) / 2},
-                                               .min = -CORRELATION_UNIT,
-                                               .max = CORRELATION_UNIT});
-    if (rc == WNW_OK) {
-        p->query_cov = calloc((size_t)n * (size_t)d * (size_t)d, sizeof *p->query_cov);
-        rc = p->query_cov ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for covariances of queries");
-    }
-    if (rc == WNW_OK)
-        covariances(std, corr, n, d, p->query_cov);
+    const int rc = read_covariances(f, p, &std, &corr);
     free(std);
     free(corr);
     return rc;

@@ -17,28 +17,38 @@
 
 enum { BYTES_PER_VALUE = 64 };
 
+static int read_all(const struct wnw__profile_file *f, int fd, char *text, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        const ssize_t n = read(fd, text + done, len - done);
+        if (n <= 0)
+            return wnw__fail(WNW_E_IO, "reading the profile '%.200s' failed", f->path);
+        done += (size_t)n;
+    }
+    text[len] = '\0';
+    return WNW_OK;
+}
+
+static int read_opened(const struct wnw__profile_file *f, int fd, int64_t size, int64_t most, char **text)
+{
+    if (size > most)
+        return wnw__profile_bad(f, "%lld bytes; a table of this model's gates has at most %lld",
+                                (long long)size, (long long)most);
+    *text = malloc((size_t)size + 1);
+    if (!*text)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the %zu bytes of '%.200s'", (size_t)size, f->path);
+    return read_all(f, fd, *text, (size_t)size);
+}
+
+/* The caller frees *text in any case. */
 static int read_bytes(const struct wnw__profile_file *f, char **text, size_t *len, int64_t most)
 {
     int fd;
     int64_t size;
-    *text = NULL;
     WNW_TRY(wnw__open_file(&fd, &size, "profile", f->path));
     *len = (size_t)size;
-    int rc = size <= most ? WNW_OK
-                          : wnw__profile_bad(f, "%lld bytes; a table of this model's gates has at most %lld",
-                                             (long long)size, (long long)most);
-    *text = rc == WNW_OK ? malloc(*len + 1) : NULL;
-    if (rc == WNW_OK && !*text)
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for the %zu bytes of '%.200s'", *len, f->path);
-    for (size_t done = 0; rc == WNW_OK && done < *len;) {
-        const ssize_t n = read(fd, *text + done, *len - done);
-        if (n <= 0)
-            rc = wnw__fail(WNW_E_IO, "reading the profile '%.200s' failed", f->path);
-        done += n > 0 ? (size_t)n : 0;
-    }
+    const int rc = read_opened(f, fd, size, most, text);
     close(fd);
-    if (rc == WNW_OK)
-        (*text)[*len] = '\0';
     return rc;
 }
 
@@ -67,25 +77,36 @@ static int read_line(const struct wnw__profile_file *f, char **at, int32_t il, i
     return WNW_OK;
 }
 
+static int read_lines(const struct wnw__profile_file *f, wnw_profile *fresh, char *text, size_t len)
+{
+    const int32_t n_layer = fresh->model.n_layer, n = fresh->model.n_head_kv;
+    char *at = text;
+    fresh->head_alpha = calloc((size_t)n_layer * (size_t)n, sizeof *fresh->head_alpha);
+    if (!fresh->head_alpha)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the gates of heads");
+    for (int32_t il = 0; il < n_layer; il++) {
+        if (!*at)
+            return wnw__profile_bad(f, "it has %d lines; the model has %d layers", il, n_layer);
+        WNW_TRY(read_line(f, &at, il, n, fresh->head_alpha + (int64_t)il * n));
+    }
+    if (at[strspn(at, " \t\r\n")])
+        return wnw__profile_bad(f, "it has more than %d lines, one per layer", n_layer);
+    if ((size_t)(at - text) + strspn(at, " \t\r\n") != len)
+        return wnw__profile_bad(f, "a NUL byte follows the last number");
+    return WNW_OK;
+}
+
 int wnw__profile_read_gates(const char *path, wnw_profile *fresh)
 {
     const struct wnw__profile_file f = {.path = path};
-    const int32_t n_layer = fresh->model.n_layer, n = fresh->model.n_head_kv;
-    const int64_t n_all = (int64_t)n_layer * n;
-    char *text;
+    const int64_t n_all = (int64_t)fresh->model.n_layer * fresh->model.n_head_kv;
+    char *text = NULL;
     size_t len;
-    WNW_TRY(read_bytes(&f, &text, &len, (n_all + 16) * BYTES_PER_VALUE));
-    fresh->head_alpha = calloc((size_t)n_all, sizeof *fresh->head_alpha);
-    int rc = fresh->head_alpha ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the gates of heads");
-    char *at = text;
-    for (int32_t il = 0; rc == WNW_OK && il < n_layer; il++)
-        rc = *at ? read_line(&f, &at, il, n, fresh->head_alpha + (int64_t)il * n)
-                 : wnw__profile_bad(&f, "it has %d lines; the model has %d layers", il, n_layer);
-    if (rc == WNW_OK && at[strspn(at, " \t\r\n")])
-        rc = wnw__profile_bad(&f, "it has more than %d lines, one per layer", n_layer);
-    if (rc == WNW_OK && (size_t)(at - text) + strspn(at, " \t\r\n") != len)
-        rc = wnw__profile_bad(&f, "a NUL byte follows the last number");
+    int rc = read_bytes(&f, &text, &len, (n_all + 16) * BYTES_PER_VALUE);
+    if (rc == WNW_OK) {
+        rc = read_lines(&f, fresh, text, len);
+        fresh->kinds = 1u << WNW_PROFILE_HEADS;
+    }
     free(text);
-    fresh->kinds = 1u << WNW_PROFILE_HEADS;
     return rc;
 }

@@ -191,22 +191,26 @@ static int begin_answer(wnw_session **s, int32_t *from, const wnw_reader *r, con
     return wnw_session_copy(s, r->doc.session);
 }
 
+/* The caller frees *s in any case. */
+static int answer_prompt(wnw_session **s, const wnw_reader *r, const wnw_prompt *prompt, wnw_text_fn on_text,
+                         void *user)
+{
+    int32_t from, n;
+    WNW_TRY(begin_answer(s, &from, r, prompt));
+    const int32_t *tokens = wnw_prompt_tokens(prompt, &n);
+    WNW_TRY(wnw_session_read(*s, tokens + from, n - from, NULL));
+    return generate(*s, on_text, user);
+}
+
 static int answer(const wnw_reader *r, const char *question, wnw_text_fn on_text, void *user)
 {
     wnw_prompt_params layout = r->doc.session ? r->doc.layout : wnw_prompt_default_params();
     wnw_prompt *prompt = NULL;
     wnw_session *s = NULL;
-    int32_t from, n;
     layout.question = question;
     int rc = wnw_prompt_build(&prompt, r->model, &layout);
     if (rc == WNW_OK)
-        rc = begin_answer(&s, &from, r, prompt);
-    if (rc == WNW_OK) {
-        const int32_t *tokens = wnw_prompt_tokens(prompt, &n);
-        rc = wnw_session_read(s, tokens + from, n - from, NULL);
-    }
-    if (rc == WNW_OK)
-        rc = generate(s, on_text, user);
+        rc = answer_prompt(&s, r, prompt, on_text, user);
     wnw_session_free(s);
     wnw_prompt_free(prompt);
     return rc;

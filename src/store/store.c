@@ -183,21 +183,28 @@ static int try_document(wnw_stored **out, struct wnw__document *d, const wnw_sto
     return WNW_OK;
 }
 
+/* Tries the documents that the key begins with, the longest first. */
+static int search_prefixes(wnw_stored **out, struct wnw__document *d, wnw_store *store, const struct key *k)
+{
+    char(*names)[WNW_DOCUMENT_NAME];
+    int32_t n_names;
+    int rc = wnw__index_prefixes(store, k->form, k->of.tokens, k->of.n_tokens, &names, &n_names);
+    for (int32_t i = 0; rc == WNW_OK && !*out && i < n_names; i++)
+        rc = try_document(out, d, store, names[i], k);
+    free(names);
+    return rc;
+}
+
 /* The document of all tokens is found by its name, without the index. */
 static int search(wnw_stored **out, wnw_store *store, const struct key *k, bool exact)
 {
     struct wnw__document d;
-    char(*names)[WNW_DOCUMENT_NAME] = NULL;
-    int32_t n_names = 0;
-    int rc = try_document(out, &d, store, k->document.name, k);
-    if (rc == WNW_OK && !*out && !exact)
-        rc = wnw__index_prefixes(store, k->form, k->of.tokens, k->of.n_tokens, &names, &n_names);
-    for (int32_t i = 0; rc == WNW_OK && !*out && i < n_names; i++)
-        rc = try_document(out, &d, store, names[i], k);
-    if (rc == WNW_OK && *out)
+    WNW_TRY(try_document(out, &d, store, k->document.name, k));
+    if (!*out && !exact)
+        WNW_TRY(search_prefixes(out, &d, store, k));
+    if (*out)
         wnw__index_touch(store, &d);
-    free(names);
-    return rc;
+    return WNW_OK;
 }
 
 int wnw_store_find(wnw_stored **out, wnw_store *store, const wnw_store_key *key, bool exact)
@@ -275,11 +282,24 @@ static int place_document(struct wnw__whole_file *file, wnw_store *store, const 
     return wnw__index_end(store, rc);
 }
 
+static int add_session(wnw_store *store, struct key *k, const wnw_session *s, wnw_store_params *what)
+{
+    struct wnw__whole_file file = {.fd = -1};
+    if (k->of.model != s->m)
+        return wnw__fail(WNW_E_ARG, "the session is of another model than the key");
+    what->tokens = k->of.tokens;
+    what->n_tokens = k->of.n_tokens;
+    int rc = write_document(&file, store, k, s, what);
+    if (rc == WNW_OK)
+        rc = place_document(&file, store, k);
+    wnw__whole_file_abort(&file);
+    return rc;
+}
+
 int wnw_store_add(wnw_store *store, const wnw_store_key *key, const wnw_session *s,
                   const wnw_store_params *params)
 {
     struct key k;
-    struct wnw__whole_file file = {.fd = -1};
     wnw_store_params what = wnw_store_default_params();
     WNW_REQUIRE(store);
     WNW_REQUIRE(key);
@@ -288,16 +308,8 @@ int wnw_store_add(wnw_store *store, const wnw_store_key *key, const wnw_session 
     if (store->read_only)
         return wnw__fail(WNW_E_IO, "the store '%.200s' cannot be written to", store->folder);
     int rc = take_key(&k, key);
-    if (rc == WNW_OK && k.of.model != s->m)
-        rc = wnw__fail(WNW_E_ARG, "the session is of another model than the key");
-    if (rc == WNW_OK) {
-        what.tokens = k.of.tokens;
-        what.n_tokens = k.of.n_tokens;
-        rc = write_document(&file, store, &k, s, &what);
-        if (rc == WNW_OK)
-            rc = place_document(&file, store, &k);
-        wnw__whole_file_abort(&file);
-    }
+    if (rc == WNW_OK)
+        rc = add_session(store, &k, s, &what);
     free(k.form);
     return rc;
 }
@@ -309,14 +321,16 @@ static int is_there(bool *there, wnw_store *store, const char *name)
     wnw_store_entry *entries;
     int64_t n;
     char *path = wnw__store_path(store->folder, name);
-    int rc = path ? wnw__index_list(store, &entries, &n) : WNW_E_NOMEM;
+    if (!path)
+        return WNW_E_NOMEM;
+    const int rc = wnw__index_list(store, &entries, &n);
     *there = rc == WNW_OK && wnw__document_is_name(name) && stat(path, &st) == 0;
-    for (int64_t i = 0; rc == WNW_OK && i < n; i++)
-        *there = *there || strcmp(entries[i].name, name) == 0;
-    if (rc == WNW_OK)
-        free(entries);
     free(path);
-    return rc;
+    WNW_TRY(rc);
+    for (int64_t i = 0; i < n; i++)
+        *there = *there || strcmp(entries[i].name, name) == 0;
+    free(entries);
+    return WNW_OK;
 }
 
 int wnw_store_remove(wnw_store *store, const char *name)

@@ -41,31 +41,44 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* The names of documents that the index has, or the folder, each once. */
-static int find_names(struct names *names, wnw_store *store, bool of_index)
+static int add_names_of_index(struct names *names, wnw_store *store)
 {
-    wnw_store_entry *entries = NULL;
-    int64_t n = 0;
-    size_t n_once = 0;
-    int rc = of_index ? wnw__index_list(store, &entries, &n) : WNW_OK;
+    wnw_store_entry *entries;
+    int64_t n;
+    int rc = wnw__index_list(store, &entries, &n);
     for (int64_t i = 0; rc == WNW_OK && i < n; i++)
         rc = add_name(names, entries[i].name);
     free(entries);
+    return rc;
+}
+
+static int add_names_of_folder(struct names *names, const wnw_store *store)
+{
+    int rc = WNW_OK;
     DIR *dir = opendir(store->folder);
-    if (!dir && rc == WNW_OK)
-        rc = wnw__fail(WNW_E_IO, "cannot read the folder '%.200s': %s", store->folder, strerror(errno));
+    if (!dir)
+        return wnw__fail(WNW_E_IO, "cannot read the folder '%.200s': %s", store->folder, strerror(errno));
     for (struct dirent *e; rc == WNW_OK && (e = readdir(dir));)
         if (wnw__document_is_name(e->d_name))
             rc = add_name(names, e->d_name);
-    if (dir)
-        closedir(dir);
+    closedir(dir);
+    return rc;
+}
+
+/* The names of documents that the index has, or the folder, each once. */
+static int find_names(struct names *names, wnw_store *store, bool of_index)
+{
+    size_t n_once = 0;
+    if (of_index)
+        WNW_TRY(add_names_of_index(names, store));
+    WNW_TRY(add_names_of_folder(names, store));
     if (names->n > 0)
         qsort(names->at, names->n, sizeof *names->at, by_name);
     for (size_t i = 0; i < names->n; i++)
         if (i == 0 || strcmp(names->at[i], names->at[i - 1]) != 0)
             memmove(names->at[n_once++], names->at[i], sizeof *names->at);
     names->n = n_once;
-    return rc;
+    return WNW_OK;
 }
 
 /* ---- Rows that are missing ---- */
@@ -121,6 +134,33 @@ bool wnw__store_has_file(const wnw_store *store, const char *name)
     return is;
 }
 
+/* Reads the documents that are whole. The caller frees *all in any case. */
+static int read_all(struct found **all, size_t *n_found, const wnw_store *store, const struct names *names)
+{
+    bool good;
+    if (names->n == 0)
+        return WNW_OK;
+    *all = calloc(names->n, sizeof **all);
+    if (!*all)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the rows of documents");
+    for (size_t i = 0; i < names->n; i++) {
+        WNW_TRY(read_found(&(*all)[*n_found], &good, store, names->at[i]));
+        *n_found += good;
+    }
+    return WNW_OK;
+}
+
+static int insert_all(wnw_store *store, const struct found *all, size_t n_found, int64_t *n)
+{
+    WNW_TRY(wnw__index_begin(store));
+    for (size_t i = 0; i < n_found; i++)
+        if (wnw__store_has_file(store, all[i].d.name)) {
+            WNW_TRY(wnw__index_insert(store, &all[i].d, false));
+            ++*n;
+        }
+    return WNW_OK;
+}
+
 int wnw__store_adopt(wnw_store *store, int64_t *n)
 {
     struct names names = {0};
@@ -128,22 +168,11 @@ int wnw__store_adopt(wnw_store *store, int64_t *n)
     size_t n_found = 0;
     *n = 0;
     int rc = find_names(&names, store, false);
-    if (rc == WNW_OK && names.n > 0 && !(all = calloc(names.n, sizeof *all)))
-        rc = wnw__fail(WNW_E_NOMEM, "no memory for the rows of documents");
-    for (size_t i = 0; rc == WNW_OK && i < names.n; i++) {
-        bool good;
-        rc = read_found(&all[n_found], &good, store, names.at[i]);
-        n_found += good || rc != WNW_OK;
-    }
+    if (rc == WNW_OK)
+        rc = read_all(&all, &n_found, store, &names);
     if (rc == WNW_OK && n_found > 0) {
         qsort(all, n_found, sizeof *all, by_age);
-        rc = wnw__index_begin(store);
-        for (size_t i = 0; rc == WNW_OK && i < n_found; i++)
-            if (wnw__store_has_file(store, all[i].d.name)) {
-                rc = wnw__index_insert(store, &all[i].d, false);
-                ++*n;
-            }
-        rc = wnw__index_end(store, rc);
+        rc = wnw__index_end(store, insert_all(store, all, n_found, n));
     }
     free_found(all, names.n);
     free(names.at);
@@ -238,11 +267,23 @@ static int add_row(struct checking *c, const struct wnw__document *d, const char
     return wnw__index_end(c->store, *again ? WNW_OK : wnw__index_insert(c->store, d, false));
 }
 
+/* Whether a file is a whole document. It is given a row if it has none. */
+static int take_file(struct checking *c, const char *name, const char *path, const struct stat *seen,
+                     bool has_row, bool *again)
+{
+    struct wnw__document d;
+    wnw_stored *st;
+    WNW_TRY(wnw__document_open(&st, c->store, name));
+    int rc = wnw__document_of_file(&d, st, name);
+    if (rc == WNW_OK && !has_row)
+        rc = add_row(c, &d, path, seen, again);
+    wnw_stored_free(st);
+    return rc;
+}
+
 static int judge_file(struct checking *c, const char *name, const char *path, bool has_row, bool *again)
 {
     struct stat seen;
-    struct wnw__document d;
-    wnw_stored *st;
     char why[500];
     if (!wnw__document_is_name(name) || (stat(path, &seen) != 0 && errno == ENOENT)) {
         WNW_TRY(remove_row(c, name, path, again));
@@ -251,12 +292,7 @@ static int judge_file(struct checking *c, const char *name, const char *path, bo
             note(c, name, "its file is gone, and its row was removed");
         return WNW_OK;
     }
-    int rc = wnw__document_open(&st, c->store, name);
-    const bool opened = rc == WNW_OK;
-    rc = opened ? wnw__document_of_file(&d, st, name) : rc;
-    if (rc == WNW_OK && !has_row)
-        rc = add_row(c, &d, path, &seen, again);
-    wnw_stored_free(st);
+    const int rc = take_file(c, name, path, &seen, has_row, again);
     if (rc == WNW_OK) {
         c->report.n_whole += !*again;
         c->report.n_added += !*again && !has_row;
@@ -314,24 +350,29 @@ static int by_entry(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+/* names: room for those of all documents. */
+static int judge_all(struct checking *c, const wnw_store_entry *entries, int64_t n_rows, struct names *names)
+{
+    WNW_TRY(find_names(names, c->store, true));
+    for (size_t i = 0; i < names->n; i++) {
+        wnw_store_entry key = wnw_store_entry_default();
+        memcpy(key.name, names->at[i], sizeof key.name);
+        const bool has_row = n_rows > 0 && bsearch(&key, entries, (size_t)n_rows, sizeof *entries, by_entry);
+        WNW_TRY(judge(c, names->at[i], has_row));
+    }
+    drop_unfinished(c->store);
+    return WNW_OK;
+}
+
 static int check_all(struct checking *c)
 {
     struct names names = {0};
-    wnw_store_entry *entries = NULL;
-    int64_t n_rows = 0;
-    int rc = wnw__index_list(c->store, &entries, &n_rows);
+    wnw_store_entry *entries;
+    int64_t n_rows;
+    WNW_TRY(wnw__index_list(c->store, &entries, &n_rows));
     if (n_rows > 0)
         qsort(entries, (size_t)n_rows, sizeof *entries, by_entry);
-    if (rc == WNW_OK)
-        rc = find_names(&names, c->store, true);
-    for (size_t i = 0; rc == WNW_OK && i < names.n; i++) {
-        wnw_store_entry key = wnw_store_entry_default();
-        memcpy(key.name, names.at[i], sizeof key.name);
-        const bool has_row = n_rows > 0 && bsearch(&key, entries, (size_t)n_rows, sizeof *entries, by_entry);
-        rc = judge(c, names.at[i], has_row);
-    }
-    if (rc == WNW_OK)
-        drop_unfinished(c->store);
+    const int rc = judge_all(c, entries, n_rows, &names);
     free(entries);
     free(names.at);
     return rc;

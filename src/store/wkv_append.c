@@ -84,29 +84,34 @@ static int32_t fill_head(const struct part *p, int32_t ih, int32_t *keep)
     return n;
 }
 
-static int add_layer(const struct part *p)
+/* room, n_keep and keep: for the lists of all heads. */
+static int add_to_heads(const struct part *p, int32_t *room, int32_t *n_keep, const int32_t **keep)
 {
     struct wnw__cache *c = p->to;
+    int32_t *list = room;
+    bool all = true;
+    WNW_TRY(wnw__cache_reserve_layer(c, p->il, p->n, true));
+    wnw__cache_commit_layer(c, p->il, p->at, p->n);
+    for (int32_t ih = 0; ih < c->n_head_kv; ih++) {
+        n_keep[ih] = fill_head(p, ih, list);
+        keep[ih] = list;
+        all = all && n_keep[ih] == c->layers[p->il].len[ih];
+        list += c->layers[p->il].len[ih];
+    }
+    return all ? WNW_OK : wnw__cache_keep_layer(c, p->il, keep, n_keep);
+}
+
+static int add_layer(const struct part *p)
+{
+    const struct wnw__cache *c = p->to;
     const int32_t n_head = c->n_head_kv;
     size_t n_all = 0;
     for (int32_t ih = 0; ih < n_head; ih++)
         n_all += (size_t)c->layers[p->il].len[ih] + (size_t)p->n;
     int32_t *room = malloc(n_all * sizeof *room), *n_keep = calloc((size_t)n_head, sizeof *n_keep);
     const int32_t **keep = calloc((size_t)n_head, sizeof *keep);
-    int rc = room && n_keep && keep ? wnw__cache_reserve_layer(c, p->il, p->n, true)
-                                    : wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)p->n);
-    if (rc == WNW_OK)
-        wnw__cache_commit_layer(c, p->il, p->at, p->n);
-    int32_t *list = room;
-    bool all = true;
-    for (int32_t ih = 0; rc == WNW_OK && ih < n_head; ih++) {
-        n_keep[ih] = fill_head(p, ih, list);
-        keep[ih] = list;
-        all = all && n_keep[ih] == c->layers[p->il].len[ih];
-        list += c->layers[p->il].len[ih];
-    }
-    if (rc == WNW_OK && !all)
-        rc = wnw__cache_keep_layer(c, p->il, keep, n_keep);
+    const int rc = room && n_keep && keep ? add_to_heads(p, room, n_keep, keep)
+                                          : wnw__fail(WNW_E_NOMEM, "no memory for %d tokens", (int)p->n);
     free(room);
     free(n_keep);
     free(keep);

@@ -75,22 +75,28 @@ static const char *kind_name(uint32_t kind)
     return names[kind < WNW_WKV_N_KINDS ? kind : 0];
 }
 
+enum { PIECE = 256 << 10 }; /* bytes that are read at once */
+
+static int sum_pieces(XXH3_state_t *state, uint8_t *piece, const struct wnw_stored *st, uint64_t at,
+                      uint64_t n, uint8_t *to)
+{
+    XXH3_64bits_reset(state);
+    for (uint64_t done = 0; done < n; done += PIECE) {
+        const size_t m = n - done < PIECE ? (size_t)(n - done) : (size_t)PIECE;
+        uint8_t *into = to ? to + done : piece;
+        WNW_TRY(wnw__read_at(st->fd, into, m, at + done));
+        XXH3_64bits_update(state, into, m);
+    }
+    return WNW_OK;
+}
+
 /* Reads n bytes from `at` on and gives their checksum. All of them are put to `to`; NULL: they are of no use but for it. */
 static int sum_of(uint64_t *sum, const struct wnw_stored *st, uint64_t at, uint64_t n, uint8_t *to)
 {
-    enum { PIECE = 256 << 10 };
     XXH3_state_t *state = XXH3_createState();
     uint8_t *piece = malloc(PIECE);
-    int rc = state && piece ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to check a stored cache");
-    if (state)
-        XXH3_64bits_reset(state);
-    for (uint64_t done = 0; rc == WNW_OK && done < n; done += PIECE) {
-        const size_t m = n - done < PIECE ? (size_t)(n - done) : (size_t)PIECE;
-        uint8_t *into = to ? to + done : piece;
-        rc = wnw__read_at(st->fd, into, m, at + done);
-        if (rc == WNW_OK)
-            XXH3_64bits_update(state, into, m);
-    }
+    const int rc = state && piece ? sum_pieces(state, piece, st, at, n, to)
+                                  : wnw__fail(WNW_E_NOMEM, "no memory to check a stored cache");
     *sum = rc == WNW_OK ? XXH3_64bits_digest(state) : 0;
     XXH3_freeState(state);
     free(piece);
@@ -190,6 +196,17 @@ static int check_blocks(struct wnw_stored *st)
     return WNW_OK;
 }
 
+static int read_policy(struct wnw_stored *st)
+{
+    char why[300];
+    const int rc = wnw_policy_parse(&st->policy, st->meta.policy, NULL);
+    st->meta.state.rules.policy = st->policy;
+    if (rc == WNW_OK || rc == WNW_E_NOMEM)
+        return rc;
+    snprintf(why, sizeof why, "%s", wnw_last_error());
+    return wnw__fail(WNW_E_UNSUPPORTED, "its recipe: %s", why);
+}
+
 static int read_meta(struct wnw_stored *st)
 {
     const struct wnw__wkv_block *b = wnw__wkv_find(st, WNW_WKV_META, 0);
@@ -198,14 +215,11 @@ static int read_meta(struct wnw_stored *st)
     WNW_TRY(wnw__wkv_meta_parse(&st->meta, (const char *)wnw__wkv_bytes(st, b), (size_t)b->bytes));
     if (!st->meta.policy)
         return WNW_OK;
-    char why[300];
-    const int rc = wnw_policy_parse(&st->policy, st->meta.policy, NULL);
-    snprintf(why, sizeof why, "%s", rc == WNW_OK ? "" : wnw_last_error());
-    st->meta.state.rules.policy = st->policy;
-    if (rc == WNW_OK && st->meta.state.rules.slack > 0 && wnw__policy_is_recursive(st->policy))
+    WNW_TRY(read_policy(st));
+    if (st->meta.state.rules.slack > 0 && wnw__policy_is_recursive(st->policy))
         return wnw__fail(WNW_E_FORMAT,
                          "its rules leave more than the size between chunks, which its recipe cannot");
-    return rc == WNW_OK || rc == WNW_E_NOMEM ? rc : wnw__fail(WNW_E_UNSUPPORTED, "its recipe: %s", why);
+    return WNW_OK;
 }
 
 static int read_tokens(struct wnw_stored *st)

@@ -262,6 +262,15 @@ static int verify(const struct writing *w)
     return rc == WNW_OK || rc == WNW_E_NOMEM ? rc : cannot_read();
 }
 
+static int write_all(struct writing *w, const wnw_store_params *params, const char *form, const char *path)
+{
+    WNW_TRY(make_parts(w, params, form));
+    WNW_TRY(wnw__whole_file_open(w->file, path));
+    WNW_TRY(write_file(w));
+    WNW_TRY(wnw_model_check_files(w->s->m));
+    return verify(w);
+}
+
 int wnw__wkv_write(struct wnw__whole_file *file, const wnw_session *s, const char *path,
                    const wnw_store_params *params, const char *form)
 {
@@ -273,15 +282,7 @@ int wnw__wkv_write(struct wnw__whole_file *file, const wnw_session *s, const cha
     own.text = own.text ? &text : NULL;
     WNW_TRY(check_params(s, &own));
     struct writing w = {.s = s, .file = file};
-    int rc = make_parts(&w, &own, form);
-    if (rc == WNW_OK)
-        rc = wnw__whole_file_open(file, path);
-    if (rc == WNW_OK)
-        rc = write_file(&w);
-    if (rc == WNW_OK)
-        rc = wnw_model_check_files(s->m);
-    if (rc == WNW_OK)
-        rc = verify(&w);
+    const int rc = write_all(&w, &own, form, path);
     XXH3_freeState(w.hash);
     free(w.counts);
     free(w.meta);

@@ -79,6 +79,14 @@ static int mark_all(bool *stage, const struct noting *x, const wnw_policy *polic
     return WNW_OK;
 }
 
+/* The caller frees *plan in any case. */
+static int plan_and_mark(bool *stage, struct noting *x, wnw_plan **plan, const wnw_policy *policy,
+                         const wnw_size *size, const struct wnw__first_stage *first)
+{
+    WNW_TRY(wnw__plan_make(plan, policy, size, &x->src, NULL));
+    return mark_all(stage, x, policy, *plan, first);
+}
+
 int wnw__perturb_stage_one(bool *stage, wnw_session *s, const wnw_policy *policy, const wnw_size *size,
                            const struct wnw__first_stage *first)
 {
@@ -94,9 +102,7 @@ int wnw__perturb_stage_one(bool *stage, wnw_session *s, const wnw_policy *policy
         rc = wnw__session_source(&x.src, s);
         x.src.scored = take_scores;
         if (rc == WNW_OK)
-            rc = wnw__plan_make(&plan, policy, size, &x.src, NULL);
-        if (rc == WNW_OK)
-            rc = mark_all(stage, &x, policy, plan, first);
+            rc = plan_and_mark(stage, &x, &plan, policy, size, first);
         wnw__source_close(&x.src);
     }
     wnw_plan_free(plan);

@@ -317,6 +317,23 @@ static int bounds_of_layer(struct wnw__perturb_token *p, const float *nu, int32_
     return WNW_OK;
 }
 
+static int bounds_of_layers(struct wnw__perturb_token *p, struct wnw__plan_source *src, int32_t keep,
+                            struct wnw__perturb_bound *bounds)
+{
+    const wnw_needs norms = {WNW_INIT(wnw_needs), .flags = WNW_NEED_PROJ_NORM};
+    for (int32_t il = 0; il < p->model.n_layer; il++) {
+        wnw_observation obs;
+        if (!wnw__layer_takes_part(&src->shape, il))
+            continue;
+        WNW_TRY(src->observe(src, il, &norms, NULL, &obs));
+        const float *nu = obs.head_proj_norm(&obs, WNW_PROJ_L1);
+        if (!nu)
+            return WNW_E_NOMEM;
+        WNW_TRY(bounds_of_layer(p, nu, il, keep, bounds + (size_t)il * (size_t)p->model.n_head));
+    }
+    return WNW_OK;
+}
+
 int wnw__perturb_token_bounds(struct wnw__perturb_token *p, int32_t keep, struct wnw__perturb_bound *bounds)
 {
     struct wnw__plan_source src;
@@ -326,18 +343,7 @@ int wnw__perturb_token_bounds(struct wnw__perturb_token *p, int32_t keep, struct
         return wnw__fail(WNW_E_RANGE, "%d entries in two stages; possible are 2 to %d", (int)keep, (int)p->n);
     memset(bounds, 0, (size_t)p->model.n_layer * (size_t)p->model.n_head * sizeof *bounds);
     WNW_TRY(wnw__session_source(&src, p->s));
-    const wnw_needs norms = {WNW_INIT(wnw_needs), .flags = WNW_NEED_PROJ_NORM};
-    int rc = WNW_OK;
-    for (int32_t il = 0; rc == WNW_OK && il < p->model.n_layer; il++) {
-        wnw_observation obs;
-        if (!wnw__layer_takes_part(&src.shape, il))
-            continue;
-        rc = src.observe(&src, il, &norms, NULL, &obs);
-        const float *nu = rc == WNW_OK ? obs.head_proj_norm(&obs, WNW_PROJ_L1) : NULL;
-        if (rc == WNW_OK)
-            rc = nu ? bounds_of_layer(p, nu, il, keep, bounds + (size_t)il * (size_t)p->model.n_head)
-                    : WNW_E_NOMEM;
-    }
+    const int rc = bounds_of_layers(p, &src, keep, bounds);
     wnw__source_close(&src);
     return rc;
 }

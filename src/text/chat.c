@@ -415,6 +415,23 @@ static int check_ids(const wnw_chat *c, const int32_t *tokens, int32_t n)
     return n < 0 ? wnw__fail(WNW_E_RANGE, "an answer of %d tokens", (int)n) : WNW_OK;
 }
 
+/* The caller frees *all and *said in any case. */
+static int take_answer(wnw_chat *c, const int32_t *tokens, int32_t n, char **all, char **said)
+{
+    WNW_TRY(wnw__detokenize_all(c->m, tokens, n, all));
+    WNW_TRY(wnw_detokenize(c->m, tokens, n, said));
+    const size_t length = strlen(*all);
+    WNW_TRY(make_room(c, c->n_tokens + n, c->n_text + length, c->n_mark + 1));
+    WNW_TRY(add_answer(c, *said));
+    add_mark(c, c->n_text, c->n_tokens);
+    memcpy(c->text + c->n_text, *all, length + 1);
+    c->n_text += length;
+    if (n > 0)
+        memcpy(c->tokens + c->n_tokens, tokens, (size_t)n * sizeof *tokens);
+    c->n_tokens += n;
+    return WNW_OK;
+}
+
 int wnw_chat_answer(wnw_chat *c, const int32_t *tokens, int32_t n)
 {
     char *all = NULL, *said = NULL;
@@ -422,21 +439,7 @@ int wnw_chat_answer(wnw_chat *c, const int32_t *tokens, int32_t n)
     WNW_REQUIRE(tokens || n < 1);
     WNW_TRY(check_answer(c));
     WNW_TRY(check_ids(c, tokens, n));
-    int rc = wnw__detokenize_all(c->m, tokens, n, &all);
-    if (rc == WNW_OK)
-        rc = wnw_detokenize(c->m, tokens, n, &said);
-    if (rc == WNW_OK)
-        rc = make_room(c, c->n_tokens + n, c->n_text + strlen(all), c->n_mark + 1);
-    if (rc == WNW_OK)
-        rc = add_answer(c, said);
-    if (rc == WNW_OK) {
-        add_mark(c, c->n_text, c->n_tokens);
-        memcpy(c->text + c->n_text, all, strlen(all) + 1);
-        c->n_text += strlen(all);
-        if (n > 0)
-            memcpy(c->tokens + c->n_tokens, tokens, (size_t)n * sizeof *tokens);
-        c->n_tokens += n;
-    }
+    const int rc = take_answer(c, tokens, n, &all, &said);
     free(all);
     free(said);
     return rc;

@@ -78,7 +78,26 @@ static size_t total_length(const wnw_chat_message *messages, int32_t n)
 }
 
 /* Renders a pattern: one call has a buffer that usually suffices, and a second one the size that libllama
- * asks for. */
+ * asks for. The caller frees *buf in any case. */
+static int apply_chat(char **buf, int32_t *got, const char *tmpl, const struct llama_chat_message *chat,
+                      int32_t n, int32_t cap)
+{
+    *got = -1;
+    for (int attempt = 0; attempt < 2 && (attempt == 0 || *got >= cap); attempt++) {
+        cap = *got >= cap ? *got + 1 : cap;
+        free(*buf);
+        *buf = malloc((size_t)cap);
+        if (!*buf)
+            return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+        WNW_TRY(wnw__llama_apply_template(got, tmpl, chat, (size_t)n, *buf, cap));
+    }
+    if (*got < 0 || *got >= cap)
+        return wnw__fail(WNW_E_UNSUPPORTED,
+                         "libllama does not know this model's chat template; choose one with "
+                         "--chat NAME, or --raw");
+    return WNW_OK;
+}
+
 static int apply_pattern(struct wnw__rendered *out, const char *tmpl, const wnw_chat_message *messages,
                          int32_t n)
 {
@@ -87,23 +106,14 @@ static int apply_pattern(struct wnw__rendered *out, const char *tmpl, const wnw_
     if (length > INT32_MAX / 4)
         return wnw__fail(WNW_E_RANGE, "a prompt of %zu bytes is too long", length);
     struct llama_chat_message *chat = calloc((size_t)n + 1, sizeof *chat);
-    int32_t cap = (int32_t)length + 256 + 64 * n, got = -1;
-    char *buf = NULL;
-    int rc = chat ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
-    for (int32_t i = 0; rc == WNW_OK && i < n; i++)
+    if (!chat)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
+    for (int32_t i = 0; i < n; i++)
         chat[i] = (struct llama_chat_message){messages[i].role, messages[i].content};
-    for (int attempt = 0; rc == WNW_OK && attempt < 2 && (attempt == 0 || got >= cap); attempt++) {
-        cap = got >= cap ? got + 1 : cap;
-        free(buf);
-        buf = malloc((size_t)cap);
-        rc = buf ? wnw__llama_apply_template(&got, tmpl, chat, (size_t)n, buf, cap)
-                 : wnw__fail(WNW_E_NOMEM, "no memory for the prompt");
-    }
+    int32_t got;
+    char *buf = NULL;
+    const int rc = apply_chat(&buf, &got, tmpl, chat, n, (int32_t)length + 256 + 64 * n);
     free(chat);
-    if (rc == WNW_OK && (got < 0 || got >= cap))
-        rc =
-            wnw__fail(WNW_E_UNSUPPORTED, "libllama does not know this model's chat template; choose one with "
-                                         "--chat NAME, or --raw");
     if (rc != WNW_OK) {
         free(buf);
         return rc;

@@ -265,9 +265,10 @@ int wnw__bridge_apply(struct wnw__bridge_sequence *s, const wnw_plan *plan, bool
 {
     struct applying x = {
         .s = s, .plan = plan, .dry = dry, .rc = calloc((size_t)s->shape.n_layer, sizeof *x.rc)};
-    int rc = x.rc ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to drop entries");
-    if (rc == WNW_OK)
-        wnw__parallel(wnw__bridge_pool(s->b), s->shape.n_layer, apply_one, &x);
+    int rc = WNW_OK;
+    if (!x.rc)
+        return wnw__fail(WNW_E_NOMEM, "no memory to drop entries");
+    wnw__parallel(wnw__bridge_pool(s->b), s->shape.n_layer, apply_one, &x);
     for (int32_t il = 0; rc == WNW_OK && il < s->shape.n_layer; il++)
         rc = x.rc[il] == WNW_OK ? WNW_OK : fail_of(&x, il);
     free(x.rc);

@@ -62,31 +62,37 @@ static void add_rows(const struct wnw_bridge_sample *to, const wnw_observation *
     }
 }
 
-int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source, wnw_observation *obs)
+static int attend_fed(const struct wnw__bridge_sequence *s, struct wnw__source *source, float *one,
+                      wnw_observation *obs)
 {
     const struct wnw_bridge_sample *to = s->taking;
     const int32_t n = s->sequence_cells->n;
     const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
     bool lost = false;
-    int rc = WNW_OK;
-    float *one = malloc((row + 1) * sizeof *one);
-    if (!one)
-        return wnw__fail(WNW_E_NOMEM, "no memory for a query");
     for (int32_t reader = 0; reader < s->layer[obs->il]->info.n_reader; reader++)
-        for (int32_t at = n - to->n_fed; rc == WNW_OK && at < n; at += TOGETHER) {
+        for (int32_t at = n - to->n_fed; at < n; at += TOGETHER) {
             const int32_t some = n - at < TOGETHER ? n - at : TOGETHER;
             const struct fed of = {.s = s, .reader = reader, .row = row, .one = one, .lost = &lost};
             const struct wnw__window_queries queries = {.of = &of, .at = fed_at, .n = some, .end = at + some};
-            rc = wnw__window_attend(source, &queries, NULL, obs);
-            if (rc == WNW_OK)
-                add_rows(to, obs);
+            WNW_TRY(wnw__window_attend(source, &queries, NULL, obs));
+            add_rows(to, obs);
         }
+    if (lost)
+        return wnw__fail(WNW_E_NOT_OBSERVED,
+                         "queries of layer %d were not kept of tokens that were fed again, or are beyond the "
+                         "range of f16",
+                         (int)obs->il);
+    return WNW_OK;
+}
+
+int wnw__bridge_sample_take(struct wnw__bridge_sequence *s, struct wnw__source *source, wnw_observation *obs)
+{
+    const size_t row = (size_t)obs->n_head * (size_t)obs->n_embd_head;
+    float *one = malloc((row + 1) * sizeof *one);
+    if (!one)
+        return wnw__fail(WNW_E_NOMEM, "no memory for a query");
+    const int rc = attend_fed(s, source, one, obs);
     free(one);
-    if (rc == WNW_OK && lost)
-        rc = wnw__fail(WNW_E_NOT_OBSERVED,
-                       "queries of layer %d were not kept of tokens that were fed again, or are beyond the "
-                       "range of f16",
-                       (int)obs->il);
     return rc;
 }
 

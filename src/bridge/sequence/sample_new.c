@@ -115,21 +115,30 @@ static int check(const wnw_bridge_sample_of *of)
     return WNW_OK;
 }
 
+/* The caller frees *s in any case, and ends the plan that began. */
+static int new_with_layers(struct wnw_bridge_sample **s, struct wnw__bridge_backend *b,
+                           const struct wnw__bridge_sequence_cells *sequence_cells,
+                           const wnw_bridge_sample_of *of)
+{
+    const struct wnw__bridge_cache *cache = sequence_cells->cache;
+    WNW_TRY(check(of));
+    WNW_TRY(new_sample(s, b, sequence_cells, of));
+    if (b->far)
+        WNW_TRY(b->far->plan_begin(b, sequence_cells->cache));
+    for (int32_t i = 0; i < cache->n_layer; i++) {
+        const struct wnw__bridge_layer *l = cache->layers[i];
+        if (wnw__bridge_acts_on(b, l) && !(*s)->max[wnw__bridge_number(b, l)])
+            WNW_TRY(take_like(*s, b, sequence_cells, l));
+    }
+    return WNW_OK;
+}
+
 int wnw__bridge_sample_new(struct wnw_bridge_sample **out, struct wnw__bridge_backend *b,
                            const struct wnw__bridge_sequence_cells *sequence_cells,
                            const wnw_bridge_sample_of *of)
 {
     struct wnw_bridge_sample *s = NULL;
-    int rc = check(of);
-    if (rc == WNW_OK)
-        rc = new_sample(&s, b, sequence_cells, of);
-    if (rc == WNW_OK && b->far)
-        rc = b->far->plan_begin(b, sequence_cells->cache);
-    for (int32_t i = 0; rc == WNW_OK && i < sequence_cells->cache->n_layer; i++) {
-        const struct wnw__bridge_layer *l = sequence_cells->cache->layers[i];
-        if (wnw__bridge_acts_on(b, l) && !s->max[wnw__bridge_number(b, l)])
-            rc = take_like(s, b, sequence_cells, l);
-    }
+    int rc = new_with_layers(&s, b, sequence_cells, of);
     if (b->far)
         rc = b->far->plan_end(b, rc, false);
     if (rc != WNW_OK) {

@@ -198,36 +198,34 @@ int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, 
 int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size, bool by_itself)
 {
     WNW_REQUIRE(cache);
-    int rc = WNW_OK;
-    for (struct wnw__bridge_backend *b = backend_of(cache); recipe && rc == WNW_OK && b; b = b->other) {
-        rc = wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself);
-        if (rc == WNW_OK)
-            rc = wnw__bridge_watch_check(b);
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other) {
+        if (!recipe) {
+            wnw__bridge_watch_clear(&b->watch);
+            continue;
+        }
+        WNW_TRY(wnw__bridge_watch_set_alone(&b->watch, recipe, size, by_itself));
+        WNW_TRY(wnw__bridge_watch_check(b));
     }
-    for (struct wnw__bridge_backend *b = backend_of(cache); !recipe && b; b = b->other)
-        wnw__bridge_watch_clear(&b->watch);
-    return rc;
+    return WNW_OK;
 }
 
 int wnw_bridge_set_tight(wnw_bridge *cache, bool tight)
 {
     WNW_REQUIRE(cache);
-    int rc = WNW_OK;
-    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other) {
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other) {
         b->tight = tight;
-        for (int32_t i = 0; rc == WNW_OK && i < b->n_cache; i++)
-            rc = wnw__bridge_cache_set_tight(b->caches[i], tight);
+        for (int32_t i = 0; i < b->n_cache; i++)
+            WNW_TRY(wnw__bridge_cache_set_tight(b->caches[i], tight));
     }
-    return rc;
+    return WNW_OK;
 }
 
 int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list)
 {
     WNW_REQUIRE(cache);
-    int rc = WNW_OK;
-    for (struct wnw__bridge_backend *b = backend_of(cache); rc == WNW_OK && b; b = b->other)
-        rc = wnw__bridge_watch_profiles(&b->watch, list);
-    return rc;
+    for (struct wnw__bridge_backend *b = backend_of(cache); b; b = b->other)
+        WNW_TRY(wnw__bridge_watch_profiles(&b->watch, list));
+    return WNW_OK;
 }
 
 static int check_chunk(int32_t n)

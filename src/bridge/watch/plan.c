@@ -135,31 +135,41 @@ static int32_t settles(const struct group *g)
     return most;
 }
 
+/* The caller ends the plan that began on other devices, and releases *n groups, in any case. */
+static int plan_and_apply(struct wnw__bridge_backend *b, struct wnw__bridge_sequence_cells *sequence_cells,
+                          struct group *groups, int32_t *n)
+{
+    WNW_TRY(check_seen(sequence_cells));
+    if (b->far)
+        WNW_TRY(b->far->plan_begin(b, sequence_cells->cache));
+    WNW_TRY(list_groups(b, sequence_cells, groups, n));
+    for (int32_t g = 0; g < *n; g++)
+        WNW_TRY(plan_group(b, groups, *n, g));
+    return apply(groups, *n);
+}
+
+static void note_kept(struct wnw__bridge_sequence_cells *sequence_cells, const struct group *groups,
+                      int32_t n)
+{
+    wnw__log(WNW_LOG_INFO, "winnow: of %d tokens, %.0f entries per head are kept", (int)sequence_cells->n,
+             groups[0].report.kept_mean);
+    for (int32_t g = 0; g < n; g++)
+        sequence_cells->settles =
+            settles(&groups[g]) > sequence_cells->settles ? settles(&groups[g]) : sequence_cells->settles;
+}
+
 int wnw__bridge_compress(struct wnw__bridge_backend *b, struct wnw__bridge_sequence_cells *sequence_cells)
 {
     struct group *groups = calloc(MOST_GROUPS, sizeof *groups);
     int32_t n = 0;
-    int rc = groups ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to plan");
-    if (rc == WNW_OK)
-        rc = check_seen(sequence_cells);
-    if (rc == WNW_OK && b->far)
-        rc = b->far->plan_begin(b, sequence_cells->cache);
-    if (rc == WNW_OK)
-        rc = list_groups(b, sequence_cells, groups, &n);
-    for (int32_t g = 0; rc == WNW_OK && g < n; g++)
-        rc = plan_group(b, groups, n, g);
-    if (rc == WNW_OK)
-        rc = apply(groups, n);
+    int rc =
+        groups ? plan_and_apply(b, sequence_cells, groups, &n) : wnw__fail(WNW_E_NOMEM, "no memory to plan");
     if (b->far)
         rc = b->far->plan_end(b, rc, wnw__contents_works(wnw__contents_of(b->watch.policy)));
     mark_seen(sequence_cells);
-    if (rc == WNW_OK)
-        wnw__log(WNW_LOG_INFO, "winnow: of %d tokens, %.0f entries per head are kept", (int)sequence_cells->n,
-                 groups[0].report.kept_mean);
     sequence_cells->settles = 0;
-    for (int32_t g = 0; rc == WNW_OK && g < n; g++)
-        sequence_cells->settles =
-            settles(&groups[g]) > sequence_cells->settles ? settles(&groups[g]) : sequence_cells->settles;
+    if (rc == WNW_OK)
+        note_kept(sequence_cells, groups, n);
     for (int32_t g = 0; g < n; g++) {
         wnw_plan_free(groups[g].plan);
         wnw__bridge_sequence_release(&groups[g].of);

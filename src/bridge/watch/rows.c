@@ -480,27 +480,36 @@ static int forget_queries(struct wnw__bridge_backend *b, const int32_t *cells, i
     return WNW_OK;
 }
 
+static int forget_everywhere(struct wnw__bridge_backend *b, const struct wnw__bridge_layer *first,
+                             const bool *dead)
+{
+    const struct wnw__bridge_cache *of = first->cache;
+    for (int32_t i = 0; i < of->n_layer; i++) {
+        struct wnw__bridge_layer *l = of->layers[i];
+        if (l->k.n_cell != first->k.n_cell || l->k.n_stream != 1)
+            continue;
+        wnw__bridge_record_dead(l, dead);
+        if (l->kind == WNW_BRIDGE_RAGGED)
+            WNW_TRY(forget_in(l, dead));
+    }
+    const bool all = is_empty(of);
+    for (int32_t c = 0; c < b->n_cache; c++)
+        if (b->caches[c]->n_layer > 0 && wnw__bridge_is_sliding(b, b->caches[c]->layers[0]))
+            WNW_TRY(forget_twins(b->caches[c], dead, all));
+    return WNW_OK;
+}
+
 static int forget(struct wnw__bridge_backend *b, const int32_t *cells, int32_t n)
 {
     const struct wnw__bridge_layer *first = check_cells(b, cells, n);
     if (!first)
         return WNW_E_RANGE;
     bool *dead = calloc((size_t)first->k.n_cell, sizeof *dead);
-    int rc = dead ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory to free %d cells", (int)n);
-    for (int32_t i = 0; rc == WNW_OK && i < n; i++)
+    if (!dead)
+        return wnw__fail(WNW_E_NOMEM, "no memory to free %d cells", (int)n);
+    for (int32_t i = 0; i < n; i++)
         dead[cells[i]] = true;
-    for (int32_t i = 0; rc == WNW_OK && i < first->cache->n_layer; i++) {
-        struct wnw__bridge_layer *l = first->cache->layers[i];
-        if (l->k.n_cell != first->k.n_cell || l->k.n_stream != 1)
-            continue;
-        wnw__bridge_record_dead(l, dead);
-        if (l->kind == WNW_BRIDGE_RAGGED)
-            rc = forget_in(l, dead);
-    }
-    const bool all = rc == WNW_OK && is_empty(first->cache);
-    for (int32_t c = 0; rc == WNW_OK && c < b->n_cache; c++)
-        if (b->caches[c]->n_layer > 0 && wnw__bridge_is_sliding(b, b->caches[c]->layers[0]))
-            rc = forget_twins(b->caches[c], dead, all);
+    const int rc = forget_everywhere(b, first, dead);
     free(dead);
     return rc == WNW_OK ? forget_queries(b, cells, n) : rc;
 }

@@ -242,7 +242,6 @@ static int make_remote(struct made *made, const char *name, ggml_backend_reg_t r
     struct wnw__guard *g;
     ggml_backend_reg_t remote;
     struct sockaddr_in at;
-    int rc = WNW_OK;
     if (made->n_guard == WNW_WRAP_DEVICES)
         return wnw__fail(WNW_E_ARG, "device '%s' is one too many: %d can be named", name, WNW_WRAP_DEVICES);
     WNW_TRY(wnw__connect_where(&at, name + 4));
@@ -253,9 +252,9 @@ static int make_remote(struct made *made, const char *name, ggml_backend_reg_t r
     WNW_TRY(wnw__guard_start(&g, &at, name + 4));
     made->guards[made->n_guard++] = g;
     WNW_TRY(wnw__wrap_remote(g, &remote));
-    for (size_t i = 0; i < ggml_backend_reg_dev_count(remote) && rc == WNW_OK; i++)
-        rc = make_device(made, ggml_backend_reg_dev_get(remote, i), name, g, reg);
-    return rc;
+    for (size_t i = 0; i < ggml_backend_reg_dev_count(remote); i++)
+        WNW_TRY(make_device(made, ggml_backend_reg_dev_get(remote, i), name, g, reg));
+    return WNW_OK;
 }
 
 static int make_named(struct made *made, const char *name, ggml_backend_reg_t reg)

@@ -749,18 +749,21 @@ static int take_sums(const struct build *b)
     return rc;
 }
 
+static int run(struct build *b, enum ggml_status *status)
+{
+    WNW_TRY(prepare(b));
+    WNW_TRY(make_or_take(b));
+    *status = compute(b);
+    return *status == GGML_STATUS_SUCCESS ? take_sums(b) : WNW_OK;
+}
+
 enum ggml_status wnw__wrap_graph_run(struct wnw__wrap_run *r, struct wnw__wrap_look *look)
 {
     struct build b = {.r = r, .look = look};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     b.layers = calloc((size_t)(look->n_flash + look->n_store) + 1, sizeof *b.layers);
-    int rc = b.layers ? prepare(&b) : wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
-    if (rc == WNW_OK)
-        rc = make_or_take(&b);
-    if (rc == WNW_OK)
-        status = compute(&b);
-    if (status == GGML_STATUS_SUCCESS)
-        rc = take_sums(&b);
+    const int rc =
+        b.layers ? run(&b, &status) : wnw__fail(WNW_E_NOMEM, "no memory for the layers of a graph");
     if (rc != WNW_OK)
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     if (b.ctx)

@@ -167,7 +167,6 @@ static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
 {
     struct wnw__wrap_found *f = &b->wrap->found;
     const size_t n = (size_t)ggml_graph_n_nodes(graph) + 1;
-    int rc = WNW_OK;
     *look = (struct wnw__wrap_look){.graph = graph, .number = f->look.number + 1};
     f->look.number = look->number;
     f->holds = false;
@@ -177,34 +176,35 @@ static int look_at(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, s
     if (!look->flash || !look->stores || !look->touched)
         return wnw__fail(WNW_E_NOMEM, "no memory to look at a graph of %zu nodes", n);
     sort_nodes(look);
-    for (int32_t i = 0; i < look->n_touched && rc == WNW_OK; i++)
-        rc = wnw__bridge_backend_see(b, look->touched[i].t->layer->cache);
-    if (rc != WNW_OK)
-        return rc;
+    for (int32_t i = 0; i < look->n_touched; i++)
+        WNW_TRY(wnw__bridge_backend_see(b, look->touched[i].t->layer->cache));
     decide(look, b);
     log_layers(b, look);
     return WNW_OK;
 }
 
-int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+static int look_and_begin(struct wnw__wrap_look *look, struct wnw__bridge_backend *b,
+                          struct ggml_cgraph *graph)
 {
     struct wnw__wrap_found *f = &b->wrap->found;
-    int rc = WNW_OK;
-    wnw__bridge_last_see(b, graph);
     if (b->last.again && f->holds) {
         *look = f->look;
         look->graph = graph;
     } else {
-        rc = look_at(look, b, graph);
+        const int rc = look_at(look, b, graph);
         f->look = *look;
         f->holds = rc == WNW_OK && is_simple(look);
+        WNW_TRY(rc);
     }
-    if (rc == WNW_OK)
-        rc = begin_rows(look, b->wrap->at_once || wnw__wrap_wants_sums(b));
-    if (rc == WNW_OK)
-        rc = check_mixed(look);
-    if (rc == WNW_OK)
-        rc = spread_unknown(look);
+    WNW_TRY(begin_rows(look, b->wrap->at_once || wnw__wrap_wants_sums(b)));
+    WNW_TRY(check_mixed(look));
+    return spread_unknown(look);
+}
+
+int wnw__wrap_look(struct wnw__wrap_look *look, struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    wnw__bridge_last_see(b, graph);
+    const int rc = look_and_begin(look, b, graph);
     forget_unknown(look);
     return rc;
 }

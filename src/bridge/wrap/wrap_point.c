@@ -255,28 +255,42 @@ static struct ggml_cgraph *by_number(struct wnw__wrap_run *r, struct ggml_cgraph
     return graph;
 }
 
+/* *n: tensors that the caller points back, also after a failure. */
+static int point_all(struct wnw__wrap_run *r, const struct wnw__wrap_look *look, uint64_t key, size_t *n)
+{
+    struct wnw__wrap_points *p = &r->points;
+    if (key == 0 || p->key != key)
+        WNW_TRY(collect_all(p, look));
+    for (size_t i = 0; i < p->n; i++)
+        WNW_TRY(wnw__wrap_rect_grow(p->list[i].mine->layer, p->list[i].rows));
+    WNW_TRY(reach_written(r, look));
+    while (*n < p->n)
+        WNW_TRY(point_one(r, &p->list[(*n)++]));
+    return WNW_OK;
+}
+
+static enum ggml_status run_pointed(struct wnw__wrap_run *r, const struct wnw__wrap_look *look,
+                                    struct ggml_cgraph *run, uint64_t key)
+{
+    const uint64_t places = places_of(&r->points);
+    uint64_t what = key != 0 ? wnw__mix(wnw__mix(key ^ r->id) + places) | 1 : 0;
+    if (run == look->graph) {
+        run = by_number(r, run, places);
+        what = run == look->graph ? 0 : what; /* X's client knows it */
+    }
+    return run ? wnw__wrap_compute(r->w, r->x, run, what) : GGML_STATUS_ALLOC_FAILED;
+}
+
 enum ggml_status wnw__wrap_pointed(struct wnw__wrap_run *r, const struct wnw__wrap_look *look,
                                    struct ggml_cgraph *run, uint64_t key)
 {
     struct wnw__wrap_points *p = &r->points;
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     size_t n = 0;
-    int rc = key != 0 && p->key == key ? WNW_OK : collect_all(p, look);
-    for (size_t i = 0; rc == WNW_OK && i < p->n; i++)
-        rc = wnw__wrap_rect_grow(p->list[i].mine->layer, p->list[i].rows);
-    if (rc == WNW_OK)
-        rc = reach_written(r, look);
-    for (; rc == WNW_OK && n < p->n; n++)
-        rc = point_one(r, &p->list[n]);
+    const int rc = point_all(r, look, key, &n);
     p->key = rc == WNW_OK ? key : 0;
-    const uint64_t places = rc == WNW_OK ? places_of(p) : 0;
-    uint64_t what = key != 0 ? wnw__mix(wnw__mix(key ^ r->id) + places) | 1 : 0;
-    if (rc == WNW_OK && run == look->graph) {
-        run = by_number(r, run, places);
-        what = run == look->graph ? 0 : what; /* X's client knows it */
-    }
     if (rc == WNW_OK)
-        status = run ? wnw__wrap_compute(r->w, r->x, run, what) : GGML_STATUS_ALLOC_FAILED;
+        status = run_pointed(r, look, run, key);
     else
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());
     while (n > 0)

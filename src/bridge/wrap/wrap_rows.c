@@ -391,27 +391,35 @@ static int settle(struct wnw__bridge_layer *l, const struct wnw__wrap_head *next
     return WNW_OK;
 }
 
-int wnw__wrap_rows_settle(struct wnw__bridge_layer *l, int32_t from, int32_t to, int32_t n)
+/* next: room for the places of all heads. */
+static int settle_if_due(struct wnw__bridge_layer *l, int32_t from, int32_t to, int32_t n,
+                         struct wnw__wrap_head *next)
 {
-    struct wnw__wrap_layer *w = l->wrap;
-    struct wnw__wrap_head *next = calloc((size_t)n_heads(l), sizeof *next);
-    int32_t *index = NULL;
     int64_t rows = 0;
-    int rc = next ? WNW_OK : wnw__fail(WNW_E_NOMEM, "no memory for the heads of layer %d", (int)l->il);
-    for (int32_t i = 0; rc == WNW_OK && i < n_heads(l); i++) {
+    for (int32_t i = 0; i < n_heads(l); i++) {
         next[i].off = rows;
         next[i].cap = (int32_t)cap_of(l, i, from, to, n);
         rows += next[i].cap;
     }
-    if (rc == WNW_OK && is_due(l, from, to, n, rows)) {
-        index = rows <= INT32_MAX && rows_there(l) <= INT32_MAX ? malloc((size_t)rows * sizeof *index) : NULL;
-        rc = index
-                 ? settle(l, next, rows, index)
-                 : wnw__fail(WNW_E_NOMEM, "no memory for %lld rows of layer %d", (long long)rows, (int)l->il);
-    }
+    if (!is_due(l, from, to, n, rows))
+        return WNW_OK;
+    int32_t *index =
+        rows <= INT32_MAX && rows_there(l) <= INT32_MAX ? malloc((size_t)rows * sizeof *index) : NULL;
+    if (!index)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %lld rows of layer %d", (long long)rows, (int)l->il);
+    const int rc = settle(l, next, rows, index);
     free(index);
+    return rc;
+}
+
+int wnw__wrap_rows_settle(struct wnw__bridge_layer *l, int32_t from, int32_t to, int32_t n)
+{
+    struct wnw__wrap_head *next = calloc((size_t)n_heads(l), sizeof *next);
+    if (!next)
+        return wnw__fail(WNW_E_NOMEM, "no memory for the heads of layer %d", (int)l->il);
+    const int rc = settle_if_due(l, from, to, n, next);
     free(next);
-    return rc == WNW_OK && w->stale ? wnw__wrap_rows_show(l) : rc;
+    return rc == WNW_OK && l->wrap->stale ? wnw__wrap_rows_show(l) : rc;
 }
 
 int wnw__wrap_rows_show(struct wnw__bridge_layer *l)
@@ -542,6 +550,27 @@ int wnw__wrap_rows_read(const struct wnw__bridge_tensor *t, size_t at, size_t n,
     return WNW_OK;
 }
 
+/* Writes part `number`. Keys come before values, and decide what is there. */
+static int write_part(struct wnw__bridge_tensor *t, size_t number, const uint8_t *part, uint8_t *rows)
+{
+    struct wnw__bridge_layer *l = t->layer;
+    const size_t bytes = head_bytes(l, t->is_v);
+    int32_t cell;
+    int64_t row;
+    struct wnw__wrap_head *h = head_of_part(l, number, &cell);
+    const int32_t entry = wnw__wrap_find(h, cell);
+    const bool is_hole = all_ones(part, bytes);
+    if (is_hole && !t->is_v && has(h, entry, cell))
+        take_out(h, entry);
+    if (!t->is_v)
+        l->written[number / (size_t)l->n_head] = 1;
+    if (is_hole || (t->is_v && !has(h, entry, cell)))
+        return WNW_OK;
+    WNW_TRY(place_in(h, cell, &row));
+    memcpy(rows + (size_t)row * bytes, part, bytes);
+    return WNW_OK;
+}
+
 /* Writes whole parts of heads, from part `first` on. */
 static int write_parts(struct wnw__bridge_tensor *t, size_t first, size_t n, const uint8_t *src)
 {
@@ -552,24 +581,8 @@ static int write_parts(struct wnw__bridge_tensor *t, size_t first, size_t n, con
     WNW_TRY(wnw__wrap_rows_settle(l, 0, l->k.n_stream, n_cell < INT32_MAX ? (int32_t)n_cell : INT32_MAX / 2));
     WNW_TRY(wnw__wrap_rows_fetch(l, t->is_v, &rows));
     int rc = WNW_OK;
-    for (size_t i = 0; i < n && rc == WNW_OK; i++) {
-        int32_t cell;
-        struct wnw__wrap_head *h = head_of_part(l, first + i, &cell);
-        const uint8_t *part = src + i * bytes;
-        int32_t entry = wnw__wrap_find(h, cell);
-        int64_t row;
-        const bool is_hole = all_ones(part, bytes);
-        if (is_hole && !t->is_v && has(h, entry, cell))
-            take_out(h, entry);
-        if (!t->is_v)
-            l->written[(first + i) / (size_t)l->n_head] = 1;
-        /* Keys come before values, and decide what is there. */
-        if (is_hole || (t->is_v && !has(h, entry, cell)))
-            continue;
-        rc = place_in(h, cell, &row);
-        if (rc == WNW_OK)
-            memcpy(rows + (size_t)row * bytes, part, bytes);
-    }
+    for (size_t i = 0; i < n && rc == WNW_OK; i++)
+        rc = write_part(t, first + i, src + i * bytes, rows);
     if (rc == WNW_OK) {
         rows_of(&x, l, t->is_v);
         ggml_backend_tensor_set(&x, rows, 0, bytes * (size_t)rows_there(l));

@@ -8,28 +8,33 @@
 
 /* ---- A graph ---- */
 
-/* Notes the cells that a graph writes to layers whose entries can be dropped. */
-static int note_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
+/* The caller frees *cells in any case. */
+static int note_stores(struct wnw__wrap_run *r, const struct wnw__wrap_look *look, int64_t **cells)
 {
     const struct ggml_tensor *of = NULL;
-    int64_t *cells = NULL;
-    int rc = WNW_OK;
-    for (int32_t i = 0; i < look->n_store && rc == WNW_OK; i++) {
+    for (int32_t i = 0; i < look->n_store; i++) {
         const struct ggml_tensor *index = look->stores[i].node->src[1];
         struct wnw__bridge_layer *l = look->stores[i].t->layer;
         if (look->stores[i].t->is_v || l->kind != WNW_BRIDGE_RAGGED || l->wrap->ragged)
             continue;
         if (index != of) {
-            free(cells);
-            rc = wnw__wrap_cells(&cells, r->w, index);
-            of = rc == WNW_OK ? index : NULL;
+            free(*cells);
+            WNW_TRY(wnw__wrap_cells(cells, r->w, index));
+            of = index;
         }
-        if (rc == WNW_OK)
-            rc = wnw__wrap_layer_note(l);
-        for (int64_t j = 0; rc == WNW_OK && j < ggml_nelements(index); j++)
-            if (cells[j] >= 0 && cells[j] < (int64_t)l->k.n_cell * l->k.n_stream)
-                l->written[cells[j]] = 1;
+        WNW_TRY(wnw__wrap_layer_note(l));
+        for (int64_t j = 0; j < ggml_nelements(index); j++)
+            if ((*cells)[j] >= 0 && (*cells)[j] < (int64_t)l->k.n_cell * l->k.n_stream)
+                l->written[(*cells)[j]] = 1;
     }
+    return WNW_OK;
+}
+
+/* Notes the cells that a graph writes to layers whose entries can be dropped. */
+static int note_written(struct wnw__wrap_run *r, const struct wnw__wrap_look *look)
+{
+    int64_t *cells = NULL;
+    const int rc = note_stores(r, look, &cells);
     free(cells);
     return rc;
 }
@@ -83,6 +88,25 @@ static int32_t count_ragged(const struct wnw__wrap_look *look)
     return n;
 }
 
+/* Looks at a graph, and does what a policy wants before it runs. */
+static int get_ready(struct wnw__wrap_look *look, struct wnw__wrap_watched *watched,
+                     struct wnw__bridge_backend *b, struct ggml_cgraph *graph)
+{
+    struct wnw__wrap_run *r = b->wrap;
+    WNW_TRY(wnw__wrap_look(look, b, graph));
+    const int32_t n_ragged = count_ragged(look);
+    WNW_TRY(wnw__wrap_watch(watched, b, look));
+    if (count_ragged(look) != n_ragged) /* a policy has dropped entries */
+        WNW_TRY(wnw__wrap_look(look, b, graph));
+    look->taps = watched->taps;
+    look->sums_for = wnw__wrap_wants_sums(b) ? b : NULL;
+    WNW_TRY(note_written(r, look));
+    if (!look->ragged)
+        return forget_graph(r);
+    ggml_backend_synchronize(r->x); /* rows may move, which graphs before this one may still read */
+    return WNW_OK;
+}
+
 static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph)
 {
     struct wnw__bridge_backend *b = backend->context;
@@ -91,21 +115,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
     struct wnw__wrap_watched watched = {.watched = false};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     r->computing = true;
-    int rc = wnw__wrap_look(&look, b, graph);
-    const int32_t n_ragged = count_ragged(&look);
-    if (rc == WNW_OK)
-        rc = wnw__wrap_watch(&watched, b, &look);
-    if (rc == WNW_OK && count_ragged(&look) != n_ragged) /* a policy has dropped entries */
-        rc = wnw__wrap_look(&look, b, graph);
-    look.taps = watched.taps;
-    look.sums_for = wnw__wrap_wants_sums(b) ? b : NULL;
-    if (rc == WNW_OK)
-        rc = note_written(r, &look);
-    if (rc == WNW_OK && look.ragged)
-        ggml_backend_synchronize(r->x); /* rows may move, which graphs before this one may still read */
-    else if (rc == WNW_OK)
-        rc = forget_graph(r);
-    if (rc == WNW_OK)
+    if (get_ready(&look, &watched, b, graph) == WNW_OK)
         status = run_graph(r, &look);
     else
         wnw__log(WNW_LOG_WARN, "winnow: %s", wnw_last_error());

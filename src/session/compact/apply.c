@@ -81,20 +81,25 @@ static int keep_layer(wnw_session *s, const wnw_plan *plan, int32_t il, bool dry
     return dry ? wnw__rewrite_check(&s->cache, il, &kept) : wnw__rewrite_layer(&s->cache, il, &kept, room);
 }
 
+static int add_layers(uint64_t *bytes, const wnw_session *s, const wnw_plan *plan, const struct lists *to)
+{
+    for (int32_t il = 0; il < s->cache.n_layer; il++) {
+        if (!wnw__layer_takes_part(&s->shape.model, il))
+            continue;
+        WNW_TRY(find_layer(s, plan, il, to));
+        const uint64_t of_layer = wnw__cache_bytes_keeping(&s->cache, il, to->keep, to->n_keep);
+        if (of_layer == 0 && to->n_keep[0] > 0)
+            return WNW_E_NOMEM;
+        *bytes += of_layer;
+    }
+    return WNW_OK;
+}
+
 int wnw__session_allocated(uint64_t *bytes, const wnw_session *s, const wnw_plan *plan)
 {
     const struct lists to = lists_new(s);
-    int rc = to.n_keep ? WNW_OK : WNW_E_NOMEM;
     *bytes = 0;
-    for (int32_t il = 0; rc == WNW_OK && il < s->cache.n_layer; il++) {
-        if (!wnw__layer_takes_part(&s->shape.model, il))
-            continue;
-        rc = find_layer(s, plan, il, &to);
-        const uint64_t of_layer =
-            rc == WNW_OK ? wnw__cache_bytes_keeping(&s->cache, il, to.keep, to.n_keep) : 0;
-        rc = rc == WNW_OK && of_layer == 0 && to.n_keep[0] > 0 ? WNW_E_NOMEM : rc;
-        *bytes += of_layer;
-    }
+    const int rc = to.n_keep ? add_layers(bytes, s, plan, &to) : WNW_E_NOMEM;
     lists_free(&to);
     return rc;
 }

@@ -79,6 +79,14 @@ static int give_queries(const wnw_session *copy, int32_t n, int32_t made, float 
     return WNW_OK;
 }
 
+static int look_in(wnw_session *copy, int32_t n, int32_t left, double budget, float *queries, int32_t *made)
+{
+    WNW_TRY(compress(copy, budget));
+    WNW_TRY(keep_queries(copy, n));
+    WNW_TRY(generate(copy, n < left ? n : left, made));
+    return give_queries(copy, n, *made, queries);
+}
+
 int wnw__look_ahead(wnw_session *s, int32_t n, double budget, float *queries, int32_t *made)
 {
     wnw_session *copy;
@@ -87,13 +95,7 @@ int wnw__look_ahead(wnw_session *s, int32_t n, double budget, float *queries, in
     if (left < 1)
         return WNW_OK;
     WNW_TRY(wnw__session_copy_on(&copy, s, s->engine));
-    int rc = compress(copy, budget);
-    if (rc == WNW_OK)
-        rc = keep_queries(copy, n);
-    if (rc == WNW_OK)
-        rc = generate(copy, n < left ? n : left, made);
-    if (rc == WNW_OK)
-        rc = give_queries(copy, n, *made, queries);
+    const int rc = look_in(copy, n, left, budget, queries, made);
     wnw_session_free(copy);
     return rc;
 }

@@ -216,28 +216,34 @@ static bool ends_with_task(const struct pass *p, const int32_t *task, int32_t n)
     return n <= p->n_past && memcmp(end - n, task, (size_t)n * sizeof *task) == 0;
 }
 
-/* Feeds each task by itself on the cache as it is. with_context: a task that the context ends with was fed. */
-static int feed_each_task(struct pass *p, bool with_context, char *warning)
+/* mark and state: what the cache and the recurrent state return to after each task. state is filled here. */
+static int feed_each(struct pass *p, bool with_context, char *warning, const struct wnw__cache_mark *mark,
+                     struct wnw__recurrent *state)
 {
     const struct wnw__token_log *t = &p->s->token_log;
     const int32_t base = p->s->n_past;
+    WNW_TRY(wnw__recurrent_copy(state, p->s->recurrent));
+    for (int32_t i = 0, at = 0; i < t->n_tasks; at += t->task_n[i++]) {
+        if (with_context && ends_with_task(p, t->task_tokens + at, t->task_n[i]))
+            continue;
+        warn_beyond(p, t->task_n[i], warning);
+        WNW_TRY(feed(p, t->task_tokens + at, t->task_n[i]));
+        wnw__cache_mark_rewind(&p->s->cache, mark);
+        p->s->n_past = base;
+        WNW_TRY(wnw__recurrent_copy(p->s->recurrent, state));
+    }
+    return WNW_OK;
+}
+
+/* Feeds each task by itself on the cache as it is. with_context: a task that the context ends with was fed. */
+static int feed_each_task(struct pass *p, bool with_context, char *warning)
+{
     struct wnw__cache_mark *mark;
     struct wnw__recurrent *state;
     WNW_TRY(wnw__cache_mark_new(&mark, &p->s->cache));
     int rc = wnw__recurrent_new(&state, p->s->engine);
     if (rc == WNW_OK)
-        rc = wnw__recurrent_copy(state, p->s->recurrent);
-    for (int32_t i = 0, at = 0; rc == WNW_OK && i < t->n_tasks; at += t->task_n[i++]) {
-        if (with_context && ends_with_task(p, t->task_tokens + at, t->task_n[i]))
-            continue;
-        warn_beyond(p, t->task_n[i], warning);
-        rc = feed(p, t->task_tokens + at, t->task_n[i]);
-        if (rc == WNW_OK) {
-            wnw__cache_mark_rewind(&p->s->cache, mark);
-            p->s->n_past = base;
-            rc = wnw__recurrent_copy(p->s->recurrent, state);
-        }
-    }
+        rc = feed_each(p, with_context, warning, mark, state);
     wnw__recurrent_free(state);
     wnw__cache_mark_free(mark);
     return rc;
@@ -357,23 +363,32 @@ static int end_turn(const wnw_session *s, struct ids *out)
     return WNW_OK;
 }
 
+/* What is fed around the repeated chunks: what asks for the first one and for the next ones, and the end of a turn. */
+struct around {
+    struct ids first, next, suffix;
+};
+
+static int repeat_all_chunks(struct pass *p, struct around *a, char *warning)
+{
+    const int32_t last_read = p->n_past > 0 ? p->s->token_log.tokens[p->n_past - 1] : -1;
+    WNW_TRY(tokenize(p->s, &a->first, repeat_all, last_read));
+    WNW_TRY(tokenize(p->s, &a->next, repeat_part, last_read));
+    WNW_TRY(end_turn(p->s, &a->suffix));
+    for (int32_t at = p->first; at < p->last; at += REPEAT_CHUNK) {
+        const int32_t last = p->last - at < REPEAT_CHUNK ? p->last : at + REPEAT_CHUNK;
+        WNW_TRY(at > p->first ? repeat_chunk(p, &a->next, REPEAT_HINT, &a->suffix, at, last, warning)
+                              : repeat_chunk(p, &a->first, 0, &a->suffix, at, last, warning));
+    }
+    return WNW_OK;
+}
+
 static int feed_repeats(struct pass *p, char *warning)
 {
-    struct ids first = {0}, next = {0}, suffix = {0};
-    const int32_t last_read = p->n_past > 0 ? p->s->token_log.tokens[p->n_past - 1] : -1;
-    int rc = tokenize(p->s, &first, repeat_all, last_read);
-    if (rc == WNW_OK)
-        rc = tokenize(p->s, &next, repeat_part, last_read);
-    if (rc == WNW_OK)
-        rc = end_turn(p->s, &suffix);
-    for (int32_t at = p->first; rc == WNW_OK && at < p->last; at += REPEAT_CHUNK) {
-        const int32_t last = p->last - at < REPEAT_CHUNK ? p->last : at + REPEAT_CHUNK;
-        rc = at > p->first ? repeat_chunk(p, &next, REPEAT_HINT, &suffix, at, last, warning)
-                           : repeat_chunk(p, &first, 0, &suffix, at, last, warning);
-    }
-    wnw_free(first.ids);
-    wnw_free(next.ids);
-    wnw_free(suffix.ids);
+    struct around a = {0};
+    const int rc = repeat_all_chunks(p, &a, warning);
+    wnw_free(a.first.ids);
+    wnw_free(a.next.ids);
+    wnw_free(a.suffix.ids);
     return rc;
 }
 
