@@ -252,7 +252,7 @@ misfit() {
 # GGML_NATIVE=OFF: a build for this CPU would crash on others. ggml then assumes AVX2, FMA, F16C and BMI2
 # (x86-64-v3); on an older machine they are turned off.
 cmake_args() {
-    local args="-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_RPC=ON -DWNW_JOIN_MODELS=$1" pair
+    local args="-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_RPC=ON -DWNW_JOIN_FILES=$1" pair
     args+=" -DCMAKE_PROJECT_llama.cpp_INCLUDE=${here@Q}/llama_build.cmake"
     if [ "$(uname -m)" = x86_64 ]; then
         for pair in $x86_features; do
@@ -277,7 +277,7 @@ remove_llama() {
     [ ${#files[@]} -eq 0 ] || rm -rf "${files[@]}"
 }
 
-# Compiles with the files of families together (ON) or each by itself (OFF; see llama_build.cmake).
+# Compiles with small files together (ON) or each by itself (OFF; see llama_build.cmake).
 compile_llama() {
     local join=$1 log=$2 started=$SECONDS pid
     remove_llama "$site"
