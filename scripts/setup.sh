@@ -277,7 +277,7 @@ remove_llama() {
     [ ${#files[@]} -eq 0 ] || rm -rf "${files[@]}"
 }
 
-# Compiles with small files together (ON) or each by itself (OFF; see llama_build.cmake).
+# Compiles parsers of answers together (ON) or each by itself (OFF; see llama_build.cmake).
 compile_llama() {
     local join=$1 log=$2 started=$SECONDS pid
     remove_llama "$site"
@@ -295,7 +295,7 @@ compile_llama() {
 build_llama() {
     local log=$cache/log/llama.log started=$SECONDS
     mkdir -p "$cache/log"
-    say "llama: compiling ggml and libllama (once, 4 to 6 minutes on 2 cores); log: $log"
+    say "llama: compiling ggml and libllama (once, 5 to 8 minutes on 2 cores); log: $log"
     compile_llama ON "$log" || {
         say "llama: the build failed; compiling each file by itself"
         compile_llama OFF "$log" || {
