@@ -34,7 +34,7 @@ struct app_sequence {
     int32_t n;     /* tokens whose cells are known */
     int32_t n_read;
     int32_t n_loaded;    /* of these, the first, which came with a state: their cells are not known */
-    int32_t n_fixed;     /* of these, the first, which the last compression has judged */
+    int32_t n_judged;    /* of these, the first, which a compression has judged */
     int32_t n_settled;   /* first entries of every head that a recursive policy has settled */
     bool failed;         /* cells were not told */
     bool is_f32;         /* the type of keys and values, which libllama casts: its layers stay whole */
@@ -419,7 +419,7 @@ static int compress_cells(struct app_sequence *s, const int32_t *cells, int32_t 
                                     .n_prefix = n_prefix,
                                     .n_settled = n_settled};
     WNW_TRY(settled(wnw_bridge_compress_cells(s->cache, &of), s->shared->devices));
-    s->n_fixed = s->n_read;
+    s->n_judged = s->n_read;
     return WNW_OK;
 }
 
@@ -436,14 +436,14 @@ static int compress_all(struct app_sequence *s, const wnw_size *size, int32_t n_
 /* Compresses what came after the last compression, as what follows the prefix. */
 static int compress_new(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
 {
-    const int32_t n = n_prefix + s->n - s->n_fixed;
-    if (s->n == s->n_fixed)
+    const int32_t n = n_prefix + s->n - s->n_judged;
+    if (s->n == s->n_judged)
         return WNW_OK;
     int32_t *cells = malloc((size_t)n * sizeof *cells);
     if (!cells)
         return wnw__fail(WNW_E_NOMEM, "no memory for %d cells", (int)n);
     memcpy(cells, s->cell, (size_t)n_prefix * sizeof *cells);
-    memcpy(cells + n_prefix, s->cell + s->n_fixed, (size_t)(s->n - s->n_fixed) * sizeof *cells);
+    memcpy(cells + n_prefix, s->cell + s->n_judged, (size_t)(s->n - s->n_judged) * sizeof *cells);
     const int rc =
         compress_cells(s, cells, n, size, n_prefix, NULL); /* a ratio is of what follows the prefix */
     free(cells);
@@ -468,8 +468,8 @@ int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t 
         return say_whole(s);
     if (s->failed || s->n != s->n_read)
         return wnw__fail(WNW_E_BACKEND, "libllama did not say where it keeps %d tokens", (int)s->n_read);
-    return s->n_fixed > n_prefix && size->kind == WNW_SIZE_RATIO ? compress_new(s, size, n_prefix)
-                                                                 : compress_all(s, size, n_prefix);
+    return s->n_judged > n_prefix && size->kind == WNW_SIZE_RATIO ? compress_new(s, size, n_prefix)
+                                                                  : compress_all(s, size, n_prefix);
 }
 
 /* Compresses what was read so far of a prompt. */
@@ -546,15 +546,15 @@ int app_sequence_rewind(struct app_sequence *s, int32_t n)
         return WNW_OK;
     if (n < s->n_loaded)
         return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were stored together", (int)s->n_loaded);
-    if (n > 0 && n < s->n_fixed)
-        return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were compressed together", (int)s->n_fixed);
+    if (n > 0 && n < s->n_judged)
+        return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were compressed together", (int)s->n_judged);
     if (!llama_memory_seq_rm(llama_get_memory(s->ctx), 0, n, -1))
         return wnw__fail(WNW_E_UNSUPPORTED, "libllama cannot take back tokens of this model");
     const int32_t left = n - s->n_loaded;
     const int rc = left < s->n ? wnw_bridge_forget(s->cache, s->cell + left, s->n - left) : WNW_OK;
     s->n = s->n < left ? s->n : left;
     s->n_read = n;
-    s->n_fixed = n > 0 ? s->n_fixed : 0;
+    s->n_judged = n > 0 ? s->n_judged : 0;
     s->n_settled = n > 0 ? s->n_settled : 0;
     s->failed = s->failed && n > 0;
     s->has_logits = false;

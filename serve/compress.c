@@ -152,7 +152,7 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
         fprintf(stderr, "winnow: slot %d is not compressed: %s\n", (int)seq, wnw_last_error());
     } else {
         s->compressed = true;
-        s->n_fixed = q->n;
+        s->n_judged = q->n;
         note(s, keep_rule, rule->keep_rule.recipe);
         count_all_entries(w);
         serve_watched_report(w, seq);
@@ -194,7 +194,7 @@ void serve_compress_parked(struct serve_watched *w, int32_t seq)
     }
     /* Who goes on with it asked for more, and takes it. */
     s->compressed = true;
-    s->n_fixed = q->n;
+    s->n_judged = q->n;
     s->by = w->rule[seq].keep_rule;
     snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
     serve_watched_count(w, seq);

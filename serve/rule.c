@@ -34,7 +34,7 @@ struct serve_turns serve_compress_turns(const struct serve_watched *w, int32_t s
     const struct serve_slot_cache *s = &w->slot_cache[seq];
     return (struct serve_turns){.n_header = serve_compress_header(w, seq),
                                 .n = w->sequences.of[seq].n,
-                                .n_fixed = s->n_fixed,
+                                .n_judged = s->n_judged,
                                 .at_prompt = s->at_prompt,
                                 .compressed = s->compressed};
 }

@@ -9,13 +9,13 @@ static int32_t larger(int32_t a, int32_t b)
 /* The first token from `from` on that no compression has judged; `to` if there is none. */
 static int32_t after_done(const struct serve_turns *t, int32_t from, int32_t to)
 {
-    const int32_t at = larger(from, t->n_fixed);
+    const int32_t at = larger(from, t->n_judged);
     return at < to ? at : to;
 }
 
 int32_t serve_turns_first_new(const struct serve_turns *t)
 {
-    return larger(larger(t->n_header, t->compressed ? t->n_fixed : 0), t->at_prompt);
+    return larger(larger(t->n_header, t->compressed ? t->n_judged : 0), t->at_prompt);
 }
 
 static int32_t add(struct serve_turns_part *out, int32_t n, const struct serve_turns_part *part)

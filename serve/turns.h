@@ -8,7 +8,7 @@
 /* What a slot has read. */
 struct serve_turns {
     int32_t n_header, n; /* first tokens that stay whole; all tokens */
-    int32_t n_fixed;     /* first tokens that it had when it was compressed last */
+    int32_t n_judged;    /* first tokens that a compression has judged */
     int32_t at_prompt;   /* the first token of the last prompt that it read */
     bool compressed;
     /* The rule may compress each token once, and what stays of earlier turns fits the size. */

@@ -14,7 +14,7 @@ struct part {
 
 static const struct row {
     const char *what;
-    int32_t n_header, n, n_fixed, at_prompt;
+    int32_t n_header, n, n_judged, at_prompt;
     bool compressed, keeps_previous, all_queries;
     int64_t budget; /* 0: a ratio */
     struct part part[2];
@@ -148,7 +148,7 @@ static struct serve_turns turns_of(const struct row *row)
 {
     struct serve_turns t = {.n_header = row->n_header,
                             .n = row->n,
-                            .n_fixed = row->n_fixed,
+                            .n_judged = row->n_judged,
                             .at_prompt = row->at_prompt,
                             .compressed = row->compressed,
                             .keeps_previous = row->keeps_previous,
@@ -196,7 +196,7 @@ static void parts_are_apart(void **state)
     for (int k = 0; k < N * N * N * N * 8; k++) {
         const struct row row = {.n_header = at[k / 8 % N],
                                 .n = at[k / 8 / N % N],
-                                .n_fixed = at[k / 8 / N / N % N],
+                                .n_judged = at[k / 8 / N / N % N],
                                 .at_prompt = at[k / 8 / N / N / N % N],
                                 .compressed = at[k / 8 / N / N % N] > 0,
                                 .keeps_previous = k & 1,
@@ -222,8 +222,8 @@ static void parts_are_apart(void **state)
 static void first_new(void **state)
 {
     (void)state;
-    struct serve_turns t = {.n_header = 10, .n = 1000, .n_fixed = 400, .at_prompt = 300};
-    assert_int_equal(serve_turns_first_new(&t), 300); /* n_fixed is of nothing */
+    struct serve_turns t = {.n_header = 10, .n = 1000, .n_judged = 400, .at_prompt = 300};
+    assert_int_equal(serve_turns_first_new(&t), 300); /* n_judged is of nothing */
     t.compressed = true;
     assert_int_equal(serve_turns_first_new(&t), 400);
     t.at_prompt = 600;

@@ -383,7 +383,7 @@ static int feed_sample(struct pass *p, const wnw_sample_size *size, char *warnin
 {
     const wnw_session *s = p->s;
     const int32_t n = p->n_past, prefix = s->n_prefix < n ? s->n_prefix : n,
-                  fixed = s->n_fixed < n ? s->n_fixed : 0, from = fixed > prefix ? fixed : prefix;
+                  fixed = s->n_judged < n ? s->n_judged : 0, from = fixed > prefix ? fixed : prefix;
     wnw_sample_place *place = p->out->place;
     const int32_t k = p->out->n_places = wnw_sample_places(size, from, n, place);
     const int32_t n_fed = wnw_sample_fed(size, n - from);
