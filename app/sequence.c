@@ -34,7 +34,7 @@ struct app_sequence {
     int32_t n;     /* tokens whose cells are known */
     int32_t n_read;
     int32_t n_loaded;    /* of these, the first, which came with a state: their cells are not known */
-    int32_t n_fixed;     /* of these, the first, which the last compression has judged */
+    int32_t n_judged;    /* of these, the first, which a compression has judged */
     int32_t n_settled;   /* first entries of every head that a recursive policy has settled */
     bool failed;         /* cells were not told */
     bool is_f32;         /* the type of keys and values, which libllama casts: its layers stay whole */
@@ -390,64 +390,32 @@ int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, 
 
 /* ---- Compressing ---- */
 
-/* The size of what follows the prefix, if that of n tokens is `size`. A ratio stays one: a budget must hold all that the policy protects, and of a
- * short prompt a ratio leaves less. */
-static wnw_size size_of_rest(const wnw_size *size, int32_t n, int32_t n_prefix)
+/* Tokens of the sequence that are compressed together. They follow a header of n_prefix tokens. */
+static int compress_part(struct app_sequence *s, const wnw_turns_part *part, int32_t n_prefix)
 {
-    wnw_size rest = *size;
-    if (n_prefix < 1 || (size->kind != WNW_SIZE_RATIO && size->kind != WNW_SIZE_BUDGET))
-        return rest;
-    const int64_t all =
-        size->kind == WNW_SIZE_BUDGET ? size->budget : (int64_t)floor((1 - size->ratio) * (double)n + 1e-6);
-    const int64_t keep = all - n_prefix > 1 ? all - n_prefix : 1;
-    if (size->kind == WNW_SIZE_BUDGET)
-        return (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = keep};
-    /* A little more, so that no rounding of a product takes the last entry. */
-    const double share = ((double)keep + 1e-6) / (n - n_prefix);
-    return (wnw_size){.kind = WNW_SIZE_RATIO, .ratio = share < 1 ? 1 - share : 0};
-}
-
-/* n_settled as in wnw_bridge_cells_of. */
-static int compress_cells(struct app_sequence *s, const int32_t *cells, int32_t n, const wnw_size *size,
-                          int32_t n_prefix, int32_t *n_settled)
-{
+    const size_t n_before = (size_t)n_prefix, n = (size_t)(part->to - part->from);
+    const bool whole = part->from == n_prefix;
+    int32_t n_settled =
+        s->n_settled > n_prefix ? s->n_settled - n_prefix : 0; /* of what follows the header */
+    int32_t *cells = malloc((n_before + n) * sizeof *cells);
+    if (!cells)
+        return wnw__fail(WNW_E_NOMEM, "no memory for %zu cells", n_before + n);
+    memcpy(cells, s->cell, n_before * sizeof *cells);
+    memcpy(cells + n_before, s->cell + part->from, n * sizeof *cells);
     const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
-                                    .n_cells = n,
+                                    .n_cells = (int32_t)(n_before + n),
                                     .cells = cells,
                                     .policy = s->policy,
-                                    .size = size->kind == WNW_SIZE_NONE ? NULL : size,
+                                    .size = part->size.kind == WNW_SIZE_NONE ? NULL : &part->size,
                                     .n_prefix = n_prefix,
-                                    .n_settled = n_settled};
-    WNW_TRY(settled(wnw_bridge_compress_cells(s->cache, &of), s->shared->devices));
-    s->n_fixed = s->n_read;
-    return WNW_OK;
-}
-
-static int compress_all(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
-{
-    const int32_t first = n_prefix < s->n ? n_prefix : 0;
-    const wnw_size rest = size_of_rest(size, s->n, first);
-    int32_t n_settled = s->n_settled > first ? s->n_settled - first : 0; /* of what follows the prefix */
-    WNW_TRY(compress_cells(s, s->cell, s->n, &rest, first, &n_settled));
-    s->n_settled = n_settled > 0 ? first + n_settled : 0;
-    return WNW_OK;
-}
-
-/* Compresses what came after the last compression, as what follows the prefix. */
-static int compress_new(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
-{
-    const int32_t n = n_prefix + s->n - s->n_fixed;
-    if (s->n == s->n_fixed)
-        return WNW_OK;
-    int32_t *cells = malloc((size_t)n * sizeof *cells);
-    if (!cells)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %d cells", (int)n);
-    memcpy(cells, s->cell, (size_t)n_prefix * sizeof *cells);
-    memcpy(cells + n_prefix, s->cell + s->n_fixed, (size_t)(s->n - s->n_fixed) * sizeof *cells);
-    const int rc =
-        compress_cells(s, cells, n, size, n_prefix, NULL); /* a ratio is of what follows the prefix */
+                                    .n_settled = whole ? &n_settled : NULL};
+    const int rc = settled(wnw_bridge_compress_cells(s->cache, &of), s->shared->devices);
     free(cells);
-    return rc;
+    WNW_TRY(rc);
+    s->n_judged = s->n_read;
+    if (whole)
+        s->n_settled = n_settled > 0 ? n_prefix + n_settled : 0;
+    return WNW_OK;
 }
 
 /* No layer can be compressed. */
@@ -460,35 +428,53 @@ static int say_whole(const struct app_sequence *s)
     return wnw__fail(WNW_E_UNSUPPORTED, "%s; take --policy full", why);
 }
 
-int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+static int compress(struct app_sequence *s, const wnw_turns *turns)
 {
+    wnw_turns_part parts[2];
     if (!s->policy)
         return WNW_OK;
     if (!any_ragged(s))
         return say_whole(s);
     if (s->failed || s->n != s->n_read)
         return wnw__fail(WNW_E_BACKEND, "libllama did not say where it keeps %d tokens", (int)s->n_read);
-    return s->n_fixed > n_prefix && size->kind == WNW_SIZE_RATIO ? compress_new(s, size, n_prefix)
-                                                                 : compress_all(s, size, n_prefix);
+    const int32_t n = wnw_turns_parts(parts, turns);
+    for (int32_t i = 0; i < n; i++)
+        WNW_TRY(compress_part(s, &parts[i], turns->n_header));
+    return WNW_OK;
+}
+
+/* What was read. A size counts the header, too. */
+static wnw_turns turns_of(const struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    return (wnw_turns){WNW_INIT(wnw_turns),
+                       .n_header = n_prefix,
+                       .n = s->n_read,
+                       .n_judged = s->n_judged,
+                       .compressed = s->n_judged > n_prefix,
+                       .size = *size,
+                       .n_counted = n_prefix,
+                       .n_least = 1};
+}
+
+int app_sequence_compress(struct app_sequence *s, const wnw_size *size, int32_t n_prefix)
+{
+    wnw_turns turns = turns_of(s, size, n_prefix);
+    if (n_prefix >= s->n_read) /* there is nothing else */
+        turns.n_header = turns.n_counted = 0;
+    turns.keeps_previous = size->kind == WNW_SIZE_RATIO;
+    turns.ratio = WNW_TURNS_OF_ALL;
+    return compress(s, &turns);
 }
 
 /* Compresses what was read so far of a prompt. */
 static int compress_chunk(struct app_sequence *s, const struct app_sequence_chunks *chunks, bool is_last)
 {
-    const wnw_size *size = chunks->size;
-    const double times = chunks->slack > 1 && !is_last ? chunks->slack : 1;
-    wnw_size now = *size;
-    if (s->n_read <= chunks->n_prefix)
-        return WNW_OK;
-    if (size->kind == WNW_SIZE_RATIO) { /* not of what earlier chunks have left */
-        const int64_t all = (int64_t)floor((1 - size->ratio) * (double)s->n_read + 1e-6);
-        now = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = all > 1 ? all : 1};
-    }
-    if (now.kind == WNW_SIZE_BUDGET && times > 1)
-        now.budget = (int64_t)fmin(ceil(times * (double)now.budget), INT32_MAX);
-    if (now.kind == WNW_SIZE_BYTES && times > 1)
-        now.bytes = (uint64_t)fmin(times * (double)now.bytes, 9e18);
-    return app_sequence_compress(s, &now, chunks->n_prefix);
+    wnw_turns turns = turns_of(s, chunks->size, chunks->n_prefix);
+    turns.ratio = WNW_TURNS_OF_READ;
+    turns.slack = chunks->slack;
+    turns.more_follows = !is_last;
+    turns.rounds_up = true;
+    return turns.n > turns.n_header ? compress(s, &turns) : WNW_OK;
 }
 
 /* Notes what the cache takes, if it never took as much. */
@@ -546,15 +532,15 @@ int app_sequence_rewind(struct app_sequence *s, int32_t n)
         return WNW_OK;
     if (n < s->n_loaded)
         return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were stored together", (int)s->n_loaded);
-    if (n > 0 && n < s->n_fixed)
-        return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were compressed together", (int)s->n_fixed);
+    if (n > 0 && n < s->n_judged)
+        return wnw__fail(WNW_E_UNSUPPORTED, "the first %d tokens were compressed together", (int)s->n_judged);
     if (!llama_memory_seq_rm(llama_get_memory(s->ctx), 0, n, -1))
         return wnw__fail(WNW_E_UNSUPPORTED, "libllama cannot take back tokens of this model");
     const int32_t left = n - s->n_loaded;
     const int rc = left < s->n ? wnw_bridge_forget(s->cache, s->cell + left, s->n - left) : WNW_OK;
     s->n = s->n < left ? s->n : left;
     s->n_read = n;
-    s->n_fixed = n > 0 ? s->n_fixed : 0;
+    s->n_judged = n > 0 ? s->n_judged : 0;
     s->n_settled = n > 0 ? s->n_settled : 0;
     s->failed = s->failed && n > 0;
     s->has_logits = false;

@@ -233,6 +233,54 @@ typedef int wnw_automatic_what(const char *recipe, const wnw_policy_choice *row,
  * Errors: as above, and what `what` returned. */
 WNW_API int wnw_automatic_each(const wnw_automatic *a, wnw_automatic_what *what, void *user);
 
+/* ---- Which tokens of a timeline are compressed next, and to what: numbers alone ---- */
+
+/* What a ratio of wnw_turns counts. */
+typedef enum wnw_turns_ratio {
+    WNW_TURNS_OF_REST, /* the tokens of a part */
+    WNW_TURNS_OF_ALL, /* the header, too, unless a part begins after judged tokens: it becomes the part's own ratio */
+    WNW_TURNS_OF_READ, /* all tokens, also those whose entries earlier chunks have dropped: it becomes a budget */
+} wnw_turns_ratio;
+
+/* What a timeline has read, and what its policy may do. A timeline is a sequence of libllama, or a session. Tokens are counted from its
+ * first. Numbers must not be negative. */
+typedef struct wnw_turns {
+    uint32_t struct_size;
+    int32_t n_header;    /* first tokens, which stay whole */
+    int32_t n;           /* tokens that were read, those of the header included */
+    int32_t n_judged;    /* first tokens that a compression has judged; 0 = none */
+    int32_t at_prompt;   /* the first token of the last prompt; 0 where that is not known */
+    bool compressed;     /* entries of judged tokens are gone */
+    bool keeps_previous; /* entries that a compression has left stay as they are */
+    bool all_queries;    /* the policy needs every query, and only those of the last prompt are known */
+    bool rounds_up;      /* a budget with slack is rounded up, as for sequences; else down, as for sessions */
+    bool more_follows;   /* further chunks of the prompt will be read */
+    double slack;        /* this number of times the size stays while more follows; 1 or less: the size */
+    wnw_size size;       /* what is to stay */
+    int32_t n_counted;   /* last tokens of the header that the size counts, but for a ratio OF_REST */
+    int32_t n_least;     /* entries that a budget leaves in addition to the header, however small it is */
+    wnw_turns_ratio ratio;
+} wnw_turns;
+WNW_DEFAULT(wnw_turns, wnw_turns_default)
+
+/* Tokens from .. to - 1, which are compressed together. The header is in front of them, and the size is of these tokens alone. */
+typedef struct wnw_turns_part {
+    int32_t from, to;
+    wnw_size size;
+    bool fallback; /* by a policy that needs nothing but keys, as queries of these tokens are gone */
+} wnw_turns_part;
+
+/* Writes what is compressed next, in this order, for wnw_bridge_compress_cells. Returns the number of parts, 0 to 2. A policy with
+ * `all_queries` has two parts where the last prompt is not all that is new. 0 also where a pointer is NULL or struct_size is not set.
+ * Thread-safe, as the next two are. */
+WNW_API int32_t wnw_turns_parts(wnw_turns_part out[2], const wnw_turns *turns);
+/* The first token of the last prompt that no compression has judged and that is after the header: what a sample may repeat
+ * (wnw_sample_places). May be `n` or more where there is none. Errors as above. */
+WNW_API int32_t wnw_turns_first_new(const wnw_turns *turns);
+/* Whether n_new tokens of prompts that no compression has judged are enough for one: where the prompt has ended WNW_BRIDGE_LEAST_NEW
+ * (winnow_bridge.h), else those of a chunk. chunk 0: nothing is compressed before a prompt has ended. */
+WNW_API bool wnw_turns_is_due(int32_t n_new, int32_t chunk, bool ended);
+
 /* ---- Answers by something else than a session ---- */
 
 /* What reads tokens for wnw_generate_by. Its functions get `user`. */

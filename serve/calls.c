@@ -241,8 +241,8 @@ static void free_dead_cells(int32_t seq)
             (int64_t)n * w.row_entries; /* of cells that are not known nobody counts what is left */
         if (w.slot_cache[i].entries > most)
             w.slot_cache[i].entries = most;
-        if (n < w.slot_cache[i].n_fixed) {
-            w.slot_cache[i].n_fixed = n;
+        if (n < w.slot_cache[i].n_judged) {
+            w.slot_cache[i].n_judged = n;
             w.slot_cache[i].n_settled = 0;
         }
         serve_document_cells_check(&w, i);

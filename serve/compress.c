@@ -11,16 +11,6 @@
 /* Entries that stay in addition to a header, however small the size. */
 enum { LEAST_KEPT = 32 };
 
-/* The size of what comes after the header, which no policy sees. A budget is of both, but not of a document. */
-static wnw_size size_of_rest(const struct serve_keep_rule *keep_rule, int32_t n_header, int32_t n_shared)
-{
-    wnw_size size = keep_rule->size;
-    const int64_t rest = size.budget - (n_header - n_shared);
-    if (size.kind == WNW_SIZE_BUDGET)
-        size.budget = rest > LEAST_KEPT ? rest : LEAST_KEPT;
-    return size;
-}
-
 static void count_all_entries(struct serve_watched *w)
 {
     for (int32_t i = 0; i < serve_watched_n(w); i++) /* several may share cells */
@@ -40,41 +30,36 @@ static void warn_fallback(struct serve_watched *w, const char *recipe, int rc)
             recipe, w->last_fallback_reason);
 }
 
-/* Tokens of a slot that are compressed together. They follow a header, which stays whole. */
-struct part {
-    int32_t n_prefix, from, to;
-    wnw_size size; /* of what follows the header */
-};
-
 /* Whether a rule sets its own size, and no size was given. */
-static bool sizes_itself(const struct serve_rule *rule, const struct part *part)
+static bool sizes_itself(const struct serve_rule *rule, const wnw_size *size)
 {
-    return part->size.kind == WNW_SIZE_NONE && wnw_policy_has_own_size(rule->policy);
+    return size->kind == WNW_SIZE_NONE && wnw_policy_has_own_size(rule->policy);
 }
 
-/* Compresses a part with `rule`. If the rule cannot run here, or is NULL, the fallback policy is used, because a client that gave a size
- * expects it to be met. A rule with a size of its own (`quality`) has no fallback. */
-static int compress_part(struct serve_watched *w, int32_t seq, const struct part *part,
+/* Compresses a part of a slot with `rule`; the policy also gets the slot's first n_prefix tokens, which stay. If the rule cannot run here,
+ * or is NULL, the fallback policy is used, because a client that gave a size expects it to be met. A rule with a size of its own
+ * (`quality`) has no fallback. */
+static int compress_part(struct serve_watched *w, int32_t seq, const wnw_turns_part *part, int32_t n_prefix,
                          const struct serve_rule *rule)
 {
     const int32_t *cell = w->sequences.of[seq].cell;
     int32_t *const n_settled = &w->slot_cache[seq].n_settled;
-    const size_t n_prefix = (size_t)part->n_prefix, n = (size_t)(part->to - part->from);
-    int32_t *cells = malloc((n_prefix + n + 1) * sizeof *cells);
+    const size_t n_before = (size_t)n_prefix, n = (size_t)(part->to - part->from);
+    int32_t *cells = malloc((n_before + n + 1) * sizeof *cells);
     if (!cells)
         return WNW_E_NOMEM;
-    memcpy(cells, cell, n_prefix * sizeof *cells);
-    memcpy(cells + n_prefix, cell + part->from, n * sizeof *cells);
+    memcpy(cells, cell, n_before * sizeof *cells);
+    memcpy(cells + n_before, cell + part->from, n * sizeof *cells);
     wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
-                              .n_cells = (int32_t)(n_prefix + n),
+                              .n_cells = (int32_t)(n_before + n),
                               .cells = cells,
                               .policy = rule ? rule->policy : w->fallback,
                               .size = &part->size,
-                              .n_prefix = part->n_prefix,
+                              .n_prefix = n_prefix,
                               .sample = w->sample[seq],
-                              .n_settled = part->n_prefix == part->from ? n_settled : NULL};
+                              .n_settled = n_prefix == part->from ? n_settled : NULL};
     int rc = wnw_bridge_compress_cells(w->cache, &of);
-    if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, part) &&
+    if (rc != WNW_OK && rc != WNW_E_NOMEM && rule && !sizes_itself(rule, &part->size) &&
         strcmp(rule->keep_rule.recipe, SERVE_FALLBACK) != 0) {
         warn_fallback(w, rule->keep_rule.recipe, rc);
         serve_slots_count_fallback();
@@ -88,35 +73,41 @@ static int compress_part(struct serve_watched *w, int32_t seq, const struct part
 
 /* Whether earlier turns are left as they are. A quality rule may compress each token once: a second time would fall below the promised
  * quality. Earlier turns are only compressed again if they do not fit into a given size. */
-static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct part *rest,
-                           const struct serve_rule *rule)
+static bool keeps_previous(const struct serve_watched *w, int32_t seq, const struct serve_rule *rule)
 {
-    if (!rule->keep_rule.keeps_quality || rest->size.kind == WNW_SIZE_NONE)
+    const wnw_size *size = &w->rule[seq].keep_rule.size;
+    if (!rule->keep_rule.keeps_quality || size->kind == WNW_SIZE_NONE)
         return rule->keep_rule.keeps_quality;
     const int64_t n_kept = (w->slot_cache[seq].entries + w->row_entries - 1) / w->row_entries;
-    return rest->size.kind == WNW_SIZE_BUDGET && n_kept <= rule->keep_rule.size.budget;
+    return size->kind == WNW_SIZE_BUDGET && n_kept <= rule->keep_rule.size.budget;
+}
+
+/* What the slot has read, and what `rule` says; NULL: the fallback is taken. A budget is of the header, too, but not of a document. */
+static wnw_turns turns_by(const struct serve_watched *w, int32_t seq, const struct serve_rule *rule)
+{
+    wnw_turns turns = serve_compress_turns(w, seq);
+    turns.size = w->rule[seq].keep_rule.size;
+    turns.n_counted = turns.n_header - serve_document_cells_shared(w, seq);
+    turns.n_least = LEAST_KEPT;
+    turns.keeps_previous = rule && keeps_previous(w, seq, rule);
+    turns.all_queries = rule && serve_looks_with_all(&rule->keep_rule);
+    return turns;
 }
 
 /* Compresses by the rule, or by the fallback where it is known that the rule cannot be had. */
-static int compress_by(struct serve_watched *w, int32_t seq, const struct part *rest,
-                       const struct serve_rule *rule)
+static int compress_by(struct serve_watched *w, int32_t seq, const struct serve_rule *rule)
 {
-    if (!sizes_itself(rule, rest) && strcmp(rule->keep_rule.recipe, w->cannot) == 0) {
+    const bool cannot =
+        !sizes_itself(rule, &w->rule[seq].keep_rule.size) && strcmp(rule->keep_rule.recipe, w->cannot) == 0;
+    const wnw_turns turns = turns_by(w, seq, cannot ? NULL : rule);
+    const int32_t n_prefix = serve_document_cells_shared(w, seq) > 0 ? 0 : turns.n_header;
+    wnw_turns_part parts[2];
+    const int32_t n = wnw_turns_parts(parts, &turns);
+    if (cannot)
         serve_slots_count_fallback();
-        return compress_part(w, seq, rest, NULL);
-    }
-    struct serve_turns turns = serve_compress_turns(w, seq);
-    turns.keeps_previous = keeps_previous(w, seq, rest, rule);
-    turns.all_queries = serve_looks_with_all(&rule->keep_rule);
-    turns.size = rest->size;
-    struct serve_turns_part parts[2];
-    const int32_t n = serve_turns_parts(parts, &turns);
     int rc = WNW_OK;
-    for (int32_t i = 0; rc == WNW_OK && i < n; i++) {
-        const struct part part = {
-            .n_prefix = rest->n_prefix, .from = parts[i].from, .to = parts[i].to, .size = parts[i].size};
-        rc = compress_part(w, seq, &part, parts[i].fallback ? NULL : rule);
-    }
+    for (int32_t i = 0; rc == WNW_OK && i < n; i++)
+        rc = compress_part(w, seq, &parts[i], n_prefix, cannot || parts[i].fallback ? NULL : rule);
     return rc;
 }
 
@@ -133,26 +124,23 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
     struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const struct serve_keep_rule *keep_rule = &w->rule[seq].keep_rule;
-    const int32_t n_shared = serve_document_cells_shared(w, seq), n_header = serve_compress_header(w, seq);
-    if (s->n_unknown > 0 || serve_keeps_all(keep_rule) || s->n_new < WNW_BRIDGE_LEAST_NEW || q->n <= n_header)
+    if (s->n_unknown > 0 || serve_keeps_all(keep_rule) || !wnw_turns_is_due(s->n_new, 0, true) ||
+        q->n <= serve_compress_header(w, seq))
         return true;
-    const struct part rest = {.n_prefix = n_shared > 0 ? 0 : n_header,
-                              .from = n_header,
-                              .to = q->n,
-                              .size = size_of_rest(keep_rule, n_header, n_shared)};
     struct serve_rule chosen = {0};
     int rc = serve_is_automatic(keep_rule)
-                 ? serve_choose_rule(&chosen, w, seq, q->n - n_shared, w->sample[seq] != NULL)
+                 ? serve_choose_rule(&chosen, w, seq, q->n - serve_document_cells_shared(w, seq),
+                                     w->sample[seq] != NULL)
                  : WNW_OK;
     const struct serve_rule *rule = chosen.policy ? &chosen : &w->rule[seq];
     if (rc == WNW_OK)
-        rc = compress_by(w, seq, &rest, rule);
+        rc = compress_by(w, seq, rule);
     s->n_new = 0;
     if (rc != WNW_OK) {
         fprintf(stderr, "winnow: slot %d is not compressed: %s\n", (int)seq, wnw_last_error());
     } else {
         s->compressed = true;
-        s->n_fixed = q->n;
+        s->n_judged = q->n;
         note(s, keep_rule, rule->keep_rule.recipe);
         count_all_entries(w);
         serve_watched_report(w, seq);
@@ -165,9 +153,9 @@ bool serve_compress(struct serve_watched *w, int32_t seq)
 bool serve_compress_middle(struct serve_watched *w, int32_t seq, int32_t from, int32_t to, int32_t n)
 {
     struct serve_slot_cache *s = &w->slot_cache[seq];
-    const struct part middle = {
-        .n_prefix = from, .from = from, .to = to, .size = {.kind = WNW_SIZE_BUDGET, .budget = n > 0 ? n : 1}};
-    if (compress_part(w, seq, &middle, NULL) != WNW_OK)
+    const wnw_turns_part middle = {
+        .from = from, .to = to, .size = {.kind = WNW_SIZE_BUDGET, .budget = n > 0 ? n : 1}};
+    if (compress_part(w, seq, &middle, from, NULL) != WNW_OK)
         return false;
     if (!s->compressed) { /* who goes on with it asked for something to be dropped */
         s->by = w->rule[seq].keep_rule;
@@ -182,19 +170,19 @@ void serve_compress_parked(struct serve_watched *w, int32_t seq)
     struct serve_slot_cache *s = &w->slot_cache[seq];
     const struct serve_sequence *q = &w->sequences.of[seq];
     const int32_t n_header = serve_compress_header(w, seq);
-    if (s->compressed || s->document_plus_1 > 0 || s->n_unknown > 0 || q->n - n_header < WNW_BRIDGE_LEAST_NEW)
+    if (s->compressed || s->document_plus_1 > 0 || s->n_unknown > 0 ||
+        !wnw_turns_is_due(q->n - n_header, 0, true))
         return;
-    const struct part rest = {.n_prefix = n_header,
-                              .from = n_header,
-                              .to = q->n,
-                              .size = {.kind = WNW_SIZE_RATIO, .ratio = serve_settings()->park_ratio}};
-    if (compress_part(w, seq, &rest, NULL) != WNW_OK) {
+    const wnw_turns_part rest = {.from = n_header,
+                                 .to = q->n,
+                                 .size = {.kind = WNW_SIZE_RATIO, .ratio = serve_settings()->park_ratio}};
+    if (compress_part(w, seq, &rest, n_header, NULL) != WNW_OK) {
         fprintf(stderr, "winnow: slot %d is parked whole: %s\n", (int)seq, wnw_last_error());
         return;
     }
     /* Who goes on with it asked for more, and takes it. */
     s->compressed = true;
-    s->n_fixed = q->n;
+    s->n_judged = q->n;
     s->by = w->rule[seq].keep_rule;
     snprintf(s->by.taken, sizeof s->by.taken, "%s", SERVE_FALLBACK);
     serve_watched_count(w, seq);

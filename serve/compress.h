@@ -3,8 +3,8 @@
 #ifndef WNW_SERVE_COMPRESS_H
 #define WNW_SERVE_COMPRESS_H
 
-#include "serve/turns.h"
 #include "serve/watched.h"
+#include "winnow_tools.h"
 
 /* ---- rule.c ---- */
 
@@ -15,7 +15,7 @@ int serve_choose_rule(struct serve_rule *out, const struct serve_watched *w, int
 /* First tokens of a slot that stay whole: what its rule protects, and its document. */
 int32_t serve_compress_header(const struct serve_watched *w, int32_t seq);
 /* What the slot has read. The caller sets what the rule says. */
-struct serve_turns serve_compress_turns(const struct serve_watched *w, int32_t seq);
+wnw_turns serve_compress_turns(const struct serve_watched *w, int32_t seq);
 
 /* ---- compress.c ---- */
 

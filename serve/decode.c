@@ -160,7 +160,7 @@ static void finish_prompt(struct serve_watched *w, int32_t seq)
 static void compress_chunk(struct serve_watched *w, int32_t seq)
 {
     const struct serve_rule *rule = &w->rule[seq];
-    if (rule->keep_rule.chunk == 0 || w->slot_cache[seq].n_new < rule->keep_rule.chunk)
+    if (!wnw_turns_is_due(w->slot_cache[seq].n_new, rule->keep_rule.chunk, false))
         return;
     llama_synchronize(w->ctx);
     (void)serve_compress(w, seq);

@@ -284,7 +284,7 @@ void serve_document_cells_end(struct serve_watched *w, int32_t seq)
     const int32_t from = serve_watched_document(w, s->document_plus_1);
     s->of_list = serve_document_is_join(s->document_plus_1 - 1);
     s->document_plus_1 = 0;
-    s->n_fixed = w->sequences.of[seq].n;
+    s->n_judged = w->sequences.of[seq].n;
     s->compressed = from >= 0 && w->slot_cache[from].compressed;
     if (s->compressed)
         s->by = w->slot_cache[from].by;

@@ -29,12 +29,10 @@ int32_t serve_compress_header(const struct serve_watched *w, int32_t seq)
     return n > n_shared ? n : n_shared;
 }
 
-struct serve_turns serve_compress_turns(const struct serve_watched *w, int32_t seq)
+wnw_turns serve_compress_turns(const struct serve_watched *w, int32_t seq)
 {
     const struct serve_slot_cache *s = &w->slot_cache[seq];
-    return (struct serve_turns){.n_header = serve_compress_header(w, seq),
-                                .n = w->sequences.of[seq].n,
-                                .n_fixed = s->n_fixed,
-                                .at_prompt = s->at_prompt,
-                                .compressed = s->compressed};
+    return (wnw_turns){WNW_INIT(wnw_turns),         .n_header = serve_compress_header(w, seq),
+                       .n = w->sequences.of[seq].n, .n_judged = s->n_judged,
+                       .at_prompt = s->at_prompt,   .compressed = s->compressed};
 }

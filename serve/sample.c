@@ -34,8 +34,8 @@ static bool wants(wnw_sample_size *size, const struct serve_watched *w, int32_t 
 static int32_t first_new(const struct serve_watched *w, int32_t seq)
 {
     const struct serve_sequence *q = &w->sequences.of[seq];
-    const struct serve_turns turns = serve_compress_turns(w, seq);
-    int32_t from = serve_turns_first_new(&turns);
+    const wnw_turns turns = serve_compress_turns(w, seq);
+    int32_t from = wnw_turns_first_new(&turns);
     for (int32_t i = from; i < q->n; i++)
         from = q->token[i] < 0 ? i + 1 : from;
     return from;

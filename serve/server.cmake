@@ -5,7 +5,7 @@
 # What needs no server, and is tested by itself.
 add_library(winnow_serve STATIC serve/automatic.c serve/batches.c serve/bodies.c serve/document_file.c serve/documents.c serve/fields.c serve/grammar.c serve/memory.c serve/origins.c serve/park_file.c serve/park_folder.c serve/park_tickets.c serve/parks.c serve/parse.c serve/prefix.c serve/request.c serve/request_adapters.c serve/request_messages.c
   serve/request_prompt.c serve/schema.c
-  serve/restores.c serve/sequences.c serve/sha256.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/tickets.c serve/turns.c serve/values.c serve/keep_rule.c serve/why.c)
+  serve/restores.c serve/sequences.c serve/sha256.c serve/slot_file.c serve/slot_state.c serve/slots.c serve/slots_cap.c serve/slots_claim.c serve/slots_show.c serve/tickets.c serve/values.c serve/keep_rule.c serve/why.c)
 set_target_properties(winnow_serve PROPERTIES POSITION_INDEPENDENT_CODE ON) # as of any program's library
 target_include_directories(winnow_serve PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(winnow_serve PUBLIC winnow_lib PkgConfig::JANSSON PRIVATE wnw_flags PkgConfig::XXHASH)

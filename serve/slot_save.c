@@ -273,7 +273,7 @@ static struct serve_slot_cache slot_cache_of(const struct serve_slot_file *file)
     struct serve_slot_cache slot_cache = {.restored = true,
                                           .n_unknown = file->n_sequence,
                                           .entries = file->entries,
-                                          .n_fixed = file->compressed ? file->n_sequence : 0,
+                                          .n_judged = file->compressed ? file->n_sequence : 0,
                                           .n_settled = file->n_settled,
                                           .compressed = file->compressed != 0};
     if (!slot_cache.compressed)

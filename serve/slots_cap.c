@@ -4,7 +4,7 @@
 #include "serve/automatic.h"
 #include "serve/documents.h"
 #include "serve/slots_impl.h"
-#include "serve/turns.h"
+#include "winnow_bridge.h"
 
 #include <inttypes.h>
 #include <stdio.h>

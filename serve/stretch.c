@@ -250,7 +250,7 @@ static void note(struct serve_watched *w, const struct middle *m, const bool *go
 {
     struct serve_slot_cache *s = &w->slot_cache[m->seq];
     s->at_prompt = left_of(s->at_prompt, m, goes);
-    s->n_fixed = left_of(s->n_fixed > m->to ? s->n_fixed : m->to, m, goes);
+    s->n_judged = left_of(s->n_judged > m->to ? s->n_judged : m->to, m, goes);
     s->n_settled = 0;
     serve_watched_bury(w);
     serve_watched_count(w, m->seq);

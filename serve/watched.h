@@ -23,8 +23,8 @@ struct serve_slot_cache {
     bool reading;  /* a prompt, and more of it will come */
     bool compressed;
     struct serve_keep_rule by;
-    int64_t entries; /* in all heads */
-    int32_t n_fixed; /* first tokens that it had when it was compressed last */
+    int64_t entries;  /* in all heads */
+    int32_t n_judged; /* first tokens that a compression has judged */
     int32_t
         n_settled; /* first entries of a head after the header that a policy of blocks has judged; 0: none, or it is not known */
     int32_t at_prompt; /* the first token of the last prompt that it read */

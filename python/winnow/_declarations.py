@@ -53,6 +53,9 @@ WNW_END_FULL = 4
 WNW_LOG_DEBUG = 0
 WNW_LOG_INFO = 1
 WNW_LOG_WARN = 2
+WNW_TURNS_OF_REST = 0
+WNW_TURNS_OF_ALL = 1
+WNW_TURNS_OF_READ = 2
 WNW_PART_SCORER = 0
 WNW_PART_AGGREGATION = 1
 WNW_PART_LAYER_BUDGET = 2
@@ -239,6 +242,14 @@ class wnw_policy_choice(Structure):
 
 
 class wnw_automatic(Structure):
+    pass
+
+
+class wnw_turns(Structure):
+    pass
+
+
+class wnw_turns_part(Structure):
     pass
 
 
@@ -662,6 +673,31 @@ wnw_automatic._fields_ = [
     ("profile", POINTER(wnw_profile)),
     ("size", wnw_size),
     ("n_most", c_int32),
+]
+
+wnw_turns._fields_ = [
+    ("struct_size", c_uint32),
+    ("n_header", c_int32),
+    ("n", c_int32),
+    ("n_judged", c_int32),
+    ("at_prompt", c_int32),
+    ("compressed", c_bool),
+    ("keeps_previous", c_bool),
+    ("all_queries", c_bool),
+    ("rounds_up", c_bool),
+    ("more_follows", c_bool),
+    ("slack", c_double),
+    ("size", wnw_size),
+    ("n_counted", c_int32),
+    ("n_least", c_int32),
+    ("ratio", c_int),
+]
+
+wnw_turns_part._fields_ = [
+    ("from", c_int32),
+    ("to", c_int32),
+    ("size", wnw_size),
+    ("fallback", c_bool),
 ]
 
 wnw_decoder._fields_ = [
@@ -1298,6 +1334,12 @@ def wnw_automatic_default():
     return p
 
 
+def wnw_turns_default():
+    p = wnw_turns()
+    p.struct_size = sizeof(p)
+    return p
+
+
 def wnw_decoder_default():
     p = wnw_decoder()
     p.struct_size = sizeof(p)
@@ -1619,6 +1661,9 @@ FUNCTIONS = {
     "wnw_token_is_eog": (c_bool, [POINTER(wnw_model), c_int32]),
     "wnw_token_piece": (c_int, [POINTER(wnw_model), c_int32, POINTER(c_char_p)]),
     "wnw_tokenize": (c_int, [POINTER(wnw_model), c_char_p, c_size_t, c_bool, c_bool, POINTER(POINTER(c_int32)), POINTER(c_int32)]),
+    "wnw_turns_first_new": (c_int32, [POINTER(wnw_turns)]),
+    "wnw_turns_is_due": (c_bool, [c_int32, c_int32, c_bool]),
+    "wnw_turns_parts": (c_int32, [POINTER(wnw_turns_part), POINTER(wnw_turns)]),
     "wnw_usable_cores": (c_int32, []),
     "wnw_version": (c_char_p, []),
 }

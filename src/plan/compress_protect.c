@@ -40,7 +40,7 @@ static int32_t count_before(const struct wnw__draft *draft, int32_t il, int32_t 
 static struct first first_of(const struct wnw__draft *draft, int32_t il, int32_t ih)
 {
     return (struct first){.n_here = count_before(draft, il, ih, draft->src->n_prefix),
-                          .n_left = count_before(draft, il, ih, draft->src->n_fixed)};
+                          .n_left = count_before(draft, il, ih, draft->src->n_judged)};
 }
 
 wnw_protected wnw__draft_protected(const struct wnw__draft *draft, int32_t n)

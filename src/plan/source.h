@@ -37,7 +37,7 @@ struct wnw__plan_source {
     struct wnw__shape shape;
     int32_t n_past;       /* tokens read */
     int32_t n_prefix;     /* number of first positions that the chat template wrote */
-    int32_t n_fixed;      /* number of first positions that the last compression has judged; 0 = none */
+    int32_t n_judged;     /* number of first positions that a compression has judged; 0 = none */
     int32_t ratio_base;   /* entries per head that a ratio counts; 0 = the entries there */
     int32_t n_excluded;   /* those of ratio_base that a ratio removes nothing of, because they all stay */
     int32_t n_renumbered; /* positions below it were assigned by renumbering, not by reading */

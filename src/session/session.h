@@ -41,8 +41,8 @@ struct wnw_session {
     int32_t n_prefix;     /* number of first tokens that the chat template wrote; 0 = none or unknown */
     int64_t pos_shift;    /* tokens read less n_past: positions that renumbering has taken back */
     int32_t n_renumbered; /* positions below it were assigned by the last renumbering, not by reading */
-    /* tokens that were read when entries were dropped last: the session cannot go back before */
-    int32_t n_fixed;
+    /* first tokens that a compression has judged: the session cannot go back before the end of them */
+    int32_t n_judged;
     int32_t n_run;      /* last tokens that were decoded one after the other */
     int32_t n_question; /* number of last prompt tokens that are the question; 0 = unknown */
     struct wnw__rules rules;

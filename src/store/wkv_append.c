@@ -157,7 +157,7 @@ int wnw_session_append(wnw_session *s, const wnw_stored *st, int32_t from, int32
     wnw__recorders_tell(&s->recorders, 0, s->cache.n_layer, WNW_EVENT_RENUMBERED);
     wnw__token_log_add(&s->token_log, s->n_past, st->tokens + from, n);
     s->n_past += n;
-    s->n_fixed = s->n_past;
+    s->n_judged = s->n_past;
     s->n_question = s->n_run = 0;
     s->has_logits = false;
     return WNW_OK;

@@ -53,7 +53,7 @@ static json_t *aux_of(const struct wnw__wkv_meta *m)
 static json_t *session_of(const struct wnw__session_state *s)
 {
     return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:I}", "n_past", (int)s->n_past, "n_prefix",
-                     (int)s->n_prefix, "n_renumbered", (int)s->n_renumbered, "n_fixed", (int)s->n_fixed,
+                     (int)s->n_prefix, "n_renumbered", (int)s->n_renumbered, "n_fixed", (int)s->n_judged,
                      "n_question", (int)s->n_question, "n_ambiguous", (int)s->n_ambiguous, "pos_shift",
                      (json_int_t)s->pos_shift);
 }
@@ -229,7 +229,7 @@ static void read_session(struct wnw__wkv_meta *m, struct fields *all)
     s->n_past = (int32_t)whole(&f, "n_past", 1, INT32_MAX);
     s->n_prefix = count(&f, "n_prefix", s->n_past);
     s->n_renumbered = count(&f, "n_renumbered", s->n_past);
-    s->n_fixed = count(&f, "n_fixed", s->n_past);
+    s->n_judged = count(&f, "n_fixed", s->n_past);
     s->n_question = count(&f, "n_question", s->n_past);
     s->n_ambiguous = count(&f, "n_ambiguous", s->n_past);
     s->pos_shift = whole(&f, "pos_shift", 0, INT64_MAX / 2);

@@ -420,6 +420,6 @@ int wnw_session_take_sequence(wnw_session *s, const uint8_t *state, size_t n, co
     WNW_TRY(wnw__session_take(s, tokens, n_tokens));
     settle(&s->cache, n_settled);
     if (has_all(&s->cache, n_tokens)) /* nothing was dropped that going back would miss */
-        s->n_fixed = 0;
+        s->n_judged = 0;
     return WNW_OK;
 }

@@ -10,6 +10,7 @@
 #include "plan/compress.h"
 #include "plan/compress_impl.h"
 #include "plan/plan.h"
+#include "plan/turns.h"
 #include "policy/part.h"
 #include "policy/policy.h"
 #include "profile/profile.h"

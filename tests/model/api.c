@@ -565,6 +565,15 @@ static void null_policies(void **state)
     assert_false(wnw_second_passes_agree(NULL, NULL));
     assert_int_equal(wnw_sample_places(NULL, 0, 100, NULL), 0);
     assert_int_equal(wnw_sample_fed(NULL, 100), 0);
+    wnw_turns_part parts[2];
+    const wnw_turns turns = {WNW_INIT(wnw_turns), .n = 100}, unsized = {.n = 100};
+    assert_int_equal(wnw_turns_parts(NULL, &turns), 0);
+    assert_int_equal(wnw_turns_parts(parts, NULL), 0);
+    assert_int_equal(wnw_turns_parts(parts, &unsized), 0);
+    assert_int_equal(wnw_turns_parts(parts, &turns), 1);
+    assert_int_equal(wnw_turns_first_new(NULL), 0);
+    assert_int_equal(wnw_turns_first_new(&unsized), 0);
+    assert_false(wnw_turns_is_due(0, 0, false));
     assert_false(wnw_policy_allows(NULL, WNW_PHASE_END, &reason));
     assert_non_null(reason);
     assert_false(wnw_policy_allows(NULL, WNW_PHASE_END, NULL));

@@ -255,12 +255,12 @@ static void once(void **state)
     assert_cmp(test_plan_below(plan, 100), <, there(&f, 100));
     wnw_plan_free(plan);
     for (int k = 0; k < 2; k++) {
-        f.src.n_fixed = 100;
+        f.src.n_judged = 100;
         plan = fake_planned(&f, recipe, k ? &ample : &none, NULL);
         assert_cmp(fake_check_plan(plan, &f), <, fake_entries(&f));
         assert_int_equal(test_plan_below(plan, 100), there(&f, 100));
         wnw_plan_free(plan);
-        f.src.n_fixed = f.src.n_past; /* nothing has come since */
+        f.src.n_judged = f.src.n_past; /* nothing has come since */
         plan = fake_planned(&f, recipe, k ? &ample : &none, NULL);
         assert_int_equal(fake_check_plan(plan, &f), fake_entries(&f));
         wnw_plan_free(plan);

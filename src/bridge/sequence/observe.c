@@ -342,8 +342,8 @@ static int add(void *owner, struct wnw__source *source, const wnw_needs *needs, 
     return WNW_OK;
 }
 
-/* The number of first tokens, a header of the template included, on which a policy has decided before. */
-static int32_t count_fixed(const struct wnw__bridge_sequence_cells *sequence_cells)
+/* The number of first tokens, a header of the template included, that a compression has judged. */
+static int32_t count_judged(const struct wnw__bridge_sequence_cells *sequence_cells)
 {
     int32_t n = sequence_cells->n_prefix;
     for (const struct wnw__bridge_note *note;
@@ -358,7 +358,7 @@ int wnw__bridge_source(struct wnw__plan_source *src, struct wnw__bridge_sequence
     *src = (struct wnw__plan_source){.shape = s->shape,
                                      .n_past = s->sequence_cells->n,
                                      .n_prefix = s->sequence_cells->n_prefix,
-                                     .n_fixed = count_fixed(s->sequence_cells),
+                                     .n_judged = count_judged(s->sequence_cells),
                                      .ratio_base = s->sequence_cells->n,
                                      .n_excluded = s->sequence_cells->n_prefix,
                                      .entry_bytes = {.each = s->entry_bytes},

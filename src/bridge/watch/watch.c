@@ -12,7 +12,7 @@
 
 #include "bridge/sequence/track.h"
 #include "policy/policy.h"
-#include "winnow_bridge.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -112,7 +112,7 @@ static int list_live(const struct batch *batch, int32_t stream, int32_t row,
     return WNW_OK;
 }
 
-/* Tokens of prompts that no policy has judged. */
+/* Tokens of prompts that no compression has judged. */
 static int32_t count_new(const struct batch *batch, int32_t stream,
                          const struct wnw__bridge_sequence_cells *sequence_cells)
 {
@@ -123,14 +123,14 @@ static int32_t count_new(const struct batch *batch, int32_t stream,
     return n;
 }
 
-/* Whether the prompt of a sequence has ended whose next row is a single one, with enough new tokens that no policy has judged. */
-static bool is_due(const struct batch *batch, int32_t stream,
+/* Whether a sequence is compressed before its next row: its prompt has ended where this row and the last one are single ones. */
+static bool is_due(const struct batch *batch, int32_t stream, bool single_row, int32_t chunk,
                    const struct wnw__bridge_sequence_cells *sequence_cells)
 {
-    if (sequence_cells->n == 0 ||
-        !notes_of(batch, stream)[sequence_cells->cell[sequence_cells->n - 1]].single_row)
+    const int32_t n = sequence_cells->n;
+    if (single_row && (n == 0 || !notes_of(batch, stream)[sequence_cells->cell[n - 1]].single_row))
         return false;
-    return count_new(batch, stream, sequence_cells) >= WNW_BRIDGE_LEAST_NEW;
+    return wnw_turns_is_due(count_new(batch, stream, sequence_cells), chunk, single_row);
 }
 
 /* Whether a row continues the one before it in its batch. */
@@ -218,9 +218,8 @@ static int compress_before(struct wnw__bridge_backend *b, const struct batch *ba
 {
     struct wnw__bridge_watch *w = &b->watch;
     WNW_TRY(list_live(batch, stream, row, &w->last));
-    const bool chunk = w->chunk > 0 && !single_row && count_new(batch, stream, &w->last) >= w->chunk;
     const int rc =
-        chunk || (single_row && is_due(batch, stream, &w->last)) ? wnw__bridge_compress_last(b) : WNW_OK;
+        is_due(batch, stream, single_row, w->chunk, &w->last) ? wnw__bridge_compress_last(b) : WNW_OK;
     if (rc != WNW_OK)
         warn_once(w, rc);
     return WNW_OK;

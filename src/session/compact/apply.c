@@ -124,7 +124,7 @@ int wnw__session_apply(wnw_session *s, const wnw_plan *plan, int32_t room, wnw_r
             rc = keep_layer(s, plan, il, pass == 0, room, &to);
     }
     lists_free(&to);
-    s->n_fixed = s->n_past; /* some layers are compacted even where memory ran out */
+    s->n_judged = s->n_past; /* some layers are compacted even where memory ran out */
     if (rc == WNW_OK)
         wnw__recorders_tell(&s->recorders, 0, c->n_layer, WNW_EVENT_DROPPED);
     if (report) {

@@ -166,6 +166,6 @@ int wnw_session_renumber(wnw_session *s)
                                                     : r->n_uncounted; /* ratios count all tokens read */
     s->pos_shift += n_dropped;
     s->n_renumbered = n;
-    s->n_past = s->n_fixed = n;
+    s->n_past = s->n_judged = n;
     return WNW_OK;
 }

@@ -6,6 +6,7 @@
 #include "observe/recorders.h"
 #include "session/session.h"
 #include "session/timeline/feed.h"
+#include "winnow_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -397,8 +398,11 @@ static int feed_repeats(struct pass *p, char *warning)
 static int feed_sample(struct pass *p, const wnw_sample_size *size, char *warning)
 {
     const wnw_session *s = p->s;
-    const int32_t n = p->n_past, prefix = s->n_prefix < n ? s->n_prefix : n,
-                  fixed = s->n_fixed < n ? s->n_fixed : 0, from = fixed > prefix ? fixed : prefix;
+    const int32_t n = p->n_past;
+    const wnw_turns turns = {WNW_INIT(wnw_turns), .n_header = s->n_prefix < n ? s->n_prefix : n, .n = n,
+                             .n_judged = s->n_judged,
+                             .compressed = s->n_judged < n}; /* where nothing is new, all of it is repeated */
+    const int32_t from = wnw_turns_first_new(&turns);
     wnw_sample_place *place = p->out->place;
     const int32_t k = p->out->n_places = wnw_sample_places(size, from, n, place);
     const int32_t n_fed = wnw_sample_fed(size, n - from);

@@ -61,7 +61,7 @@ static int open_source(struct wnw__plan_source *src, wnw_session *s, struct owne
         .shape = s->shape.model,
         .n_past = s->n_past,
         .n_prefix = s->n_prefix < s->n_past ? s->n_prefix : s->n_past,
-        .n_fixed = s->n_fixed,
+        .n_judged = s->n_judged,
         .n_renumbered = s->n_renumbered,
         .n_ambiguous = s->token_log.n_ambiguous,
         .entry_bytes = {.each = 2 * s->cache.row_bytes,

@@ -7,6 +7,7 @@
 
 #include "method/count.h"
 #include "plan/compress.h"
+#include "plan/turns.h"
 #include "policy/policy.h"
 #include "session/session.h"
 
@@ -40,20 +41,8 @@ int32_t wnw__rules_n_keep(const wnw_session *s, const struct wnw__eviction *ev, 
 
 wnw_size wnw__rules_size_between(const struct wnw__eviction *ev)
 {
-    wnw_size size = ev->size;
-    if (!(ev->slack > 1))
-        return size;
-    if (size.kind == WNW_SIZE_RATIO) {
-        const double kept = (1 - size.ratio) * ev->slack;
-        size.ratio = kept < 1 ? 1 - kept : 0;
-    } else if (size.kind == WNW_SIZE_BUDGET) {
-        const double more = (double)size.budget * ev->slack;
-        size.budget = more < INT32_MAX ? (int64_t)more : INT32_MAX;
-    } else if (size.kind == WNW_SIZE_BYTES) {
-        const double more = (double)size.bytes * ev->slack;
-        size.bytes = more < (double)INT64_MAX ? (uint64_t)more : INT64_MAX;
-    }
-    return size;
+    return wnw__turns_size(
+        &(wnw_turns){WNW_INIT(wnw_turns), .size = ev->size, .slack = ev->slack, .more_follows = true});
 }
 
 int32_t wnw__rules_longest_head(const wnw_session *s)

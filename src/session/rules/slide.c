@@ -43,7 +43,7 @@ static int slide_heads(wnw_session *s, wnw_report *report)
         wnw_protected p = wnw__policy_keep(s->rules.ev.policy, &(wnw_keep_problem){.n = n, .budget = n});
         p = wnw__protected_shrink(wnw__protected_clamp(p, n), count);
         wnw__cache_drop(c, il, ih, p.n_first, n - count);
-        s->n_fixed = s->n_past;
+        s->n_judged = s->n_past;
     }
     return WNW_OK;
 }

@@ -151,7 +151,7 @@ static int read_layers(struct reader *r, struct wnw__draft *draft, wnw_report *r
         WNW_TRY(compress_layer(r, il, draft, report));
         wnw__recorders_tell(&s->recorders, il, il + 1, WNW_EVENT_DROPPED);
     }
-    s->n_fixed = s->n_past;
+    s->n_judged = s->n_past;
     s->n_run = 0;
     const double start = wnw__now_ms();
     WNW_TRY(wnw__feed_logits(s, &r->span, 0, NULL, NULL));

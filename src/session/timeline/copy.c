@@ -19,7 +19,7 @@ static int copy_timeline(wnw_session *to, const wnw_session *from)
     to->n_prefix = from->n_prefix;
     to->pos_shift = from->pos_shift;
     to->n_renumbered = from->n_renumbered;
-    to->n_fixed = from->n_fixed;
+    to->n_judged = from->n_judged;
     to->n_run = from->n_run;
     to->n_question = from->n_question;
     to->profile = to->shape.profile = from->profile;

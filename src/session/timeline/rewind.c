@@ -23,12 +23,12 @@ static int check(const wnw_session *s, int32_t n_past)
             "the recurrent layers of this model keep one state of all tokens: going back to %d of %d is not "
             "possible; read from the beginning, or go on from a copy that was made there",
             (int)n_past, (int)s->n_past);
-    if (n_past < s->n_fixed)
+    if (n_past < s->n_judged)
         return wnw__fail(
             WNW_E_UNSUPPORTED,
             "the first %d tokens were compressed together, so that what went cannot be told from what would "
             "have stayed of the first %d; go back to %d or more, or read from the beginning",
-            (int)s->n_fixed, (int)n_past, (int)s->n_fixed);
+            (int)s->n_judged, (int)n_past, (int)s->n_judged);
     if (s->cache.aux_planes[WNW_AUX_ATTN_SUM] > 0 || s->cache.aux_planes[WNW_AUX_ATTN_MAX] > 0)
         return wnw__fail(
             WNW_E_UNSUPPORTED,

@@ -161,7 +161,7 @@ int wnw__session_forget(wnw_session *s)
     wnw__recorders_tell(&s->recorders, 0, s->cache.n_layer, WNW_EVENT_EMPTIED);
     wnw__rules_reset(&s->rules);
     s->n_past = s->n_renumbered = s->token_log.n_ambiguous = 0;
-    s->n_fixed = s->n_run = 0;
+    s->n_judged = s->n_run = 0;
     s->pos_shift = 0;
     s->has_logits = false;
     wnw__cache_clear(&s->cache);

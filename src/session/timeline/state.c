@@ -21,7 +21,7 @@ int wnw__session_get_state(struct wnw__session_state *out, const wnw_session *s)
     *out = (struct wnw__session_state){.n_past = s->n_past,
                                        .n_prefix = s->n_prefix,
                                        .n_renumbered = s->n_renumbered,
-                                       .n_fixed = s->n_fixed,
+                                       .n_judged = s->n_judged,
                                        .n_question = s->n_question,
                                        .n_ambiguous = s->token_log.n_ambiguous,
                                        .pos_shift = s->pos_shift,
@@ -92,7 +92,7 @@ int wnw__session_check_state(const struct wnw__session_state *state, const wnw_s
         return wnw__fail(WNW_E_FORMAT, "%d tokens were read, and the context has %d", (int)n,
                          (int)s->params.n_ctx);
     if (!within(state->n_prefix, 0, n) || !within(state->n_renumbered, 0, n) ||
-        !within(state->n_fixed, 0, n) || !within(state->n_question, 0, n) ||
+        !within(state->n_judged, 0, n) || !within(state->n_question, 0, n) ||
         !within(state->n_ambiguous, 0, n) || !within(state->pos_shift, 0, INT64_MAX / 2) ||
         !within(state->n_keep, 0, INT32_MAX))
         return wnw__fail(WNW_E_FORMAT, "a count of the session is out of range for %d tokens", (int)n);
@@ -121,7 +121,7 @@ int wnw__session_take(wnw_session *s, const int32_t *tokens, int32_t n)
     WNW_TRY(wnw__session_check_tokens(s, tokens, n));
     WNW_TRY(wnw__token_log_reserve(&s->token_log, 0, n));
     wnw__token_log_add(&s->token_log, 0, tokens, n);
-    s->n_past = s->n_fixed = n;
+    s->n_past = s->n_judged = n;
     s->rules.is_over = s->rules.ev.once;
     s->has_logits = false;
     return WNW_OK;
@@ -148,7 +148,7 @@ int wnw__session_set_state(wnw_session *s, const struct wnw__session_state *stat
     s->n_past = state->n_past;
     s->n_prefix = state->n_prefix;
     s->n_renumbered = state->n_renumbered;
-    s->n_fixed = state->n_fixed;
+    s->n_judged = state->n_judged;
     s->n_question = state->n_question;
     s->pos_shift = state->pos_shift;
     s->n_run = 0;

@@ -7,7 +7,7 @@
 
 /* Pointers are borrowed. Not in it: logits, observations, tasks, template, profile and masked heads. */
 struct wnw__session_state {
-    int32_t n_past, n_prefix, n_renumbered, n_fixed, n_question;
+    int32_t n_past, n_prefix, n_renumbered, n_judged, n_question;
     int32_t n_ambiguous; /* of the token ids */
     int64_t pos_shift;
     const int32_t *ids;         /* [n_past] by position; -1 below n_ambiguous */
