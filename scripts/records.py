@@ -32,6 +32,7 @@ interval, n and p. {{KEY n}} is the number of answers. {{KEY verdict}} is one ru
 and p below 0.05, and no if the interval is below 0 and p below 0.05. It is equal if the interval includes 0 and is within 5 points of it, else "not told".
 p is Holm's over the contrasts of the run. {{KEY needs}} is how many samples tell a difference of 1 point in four runs of
 five (p below 0.05), from the interval and n. A verdict is bold if Holm's p over all verdicts of the page is below 0.05, too.
+{{KEY nats}} is {{KEY whole}} of a divergence, with three decimals. {{KEY nearer}} is the rule for "A diverges less than B", which has no "equal".
 
 Two short forms keep sources readable. A line <!-- A = BEGINNING --> defines a beginning of keys: {{A:REST}} is the key BEGINNING and REST. {{/LAST}} is the
 key before it with another last part.
@@ -65,7 +66,7 @@ RUNS = RECORDS / "RUNS.csv"
 SOURCES = ROOT / "docs" / "src"  # docs/src/FOLDER/PAGE.md is rendered to docs/FOLDER/PAGE.md
 FIELDS = ["key", "value", "low", "high", "n", "p", "run"]
 RUN_FIELDS = ["name", "model", "answers", "kernel", "cpu", "sha256", "command"]
-MARK = re.compile(r"\{\{([^{} ]+)(?: (\d%?|ci|whole|n|p|verdict|needs))?\}\}")
+MARK = re.compile(r"\{\{([^{} ]+)(?: (\d%?|ci|whole|nats|n|p|verdict|nearer|needs))?\}\}")
 SPEED = RECORDS / "speed"
 TABLE = re.compile(r"\{\{table ([^{} ]+)((?: [^{} ]+)*)\}\}")
 BEGINNING = re.compile(r"^<!-- ([A-Z]) = (\S+) -->\n", re.M)
@@ -333,7 +334,7 @@ def source_text(source):
 
 
 def verdict_keys(text):
-    return sorted({m[1] for m in MARK.finditer(text) if m[2] == "verdict"})
+    return sorted({m[1] for m in MARK.finditer(text) if m[2] in ("verdict", "nearer")})
 
 
 def keys_of_pages():
@@ -382,6 +383,13 @@ def verdict(number, p_page):
     return "equal" if low <= 0 <= high and low > -5 and high < 5 else "not told"
 
 
+def nearer(number, p_page):
+    """The rule for divergences, where less is better: whether that of A is below that of B. No margin is named for nats."""
+    low, high = (None if number[k] is None else -number[k] for k in ("high", "low"))
+    said = verdict({"low": low, "high": high, "p": number["p"]}, p_page)
+    return "not told" if said == "equal" else said
+
+
 def needs(number):
     """Samples that tell a difference of 1 point in four runs of five, with the spread of these, in two digits."""
     if number["low"] is None or number["high"] is None or not number["n"] or number["high"] <= number["low"]:
@@ -400,15 +408,15 @@ def shown(row, how, p_page):
         return probability(number["p"])
     if how == "needs":
         return needs(number)
-    if how == "verdict":
-        return verdict(number, p_page.get(row["key"], 1.0))
+    if how in ("verdict", "nearer"):
+        return (verdict if how == "verdict" else nearer)(number, p_page.get(row["key"], 1.0))
     if how and how.endswith("%"):
         return fixed(100 * number["value"], int(how[0])) + " %"
-    digits = int(how) if how and how.isdigit() else 1
+    digits = 3 if how == "nats" else int(how) if how and how.isdigit() else 1
     text = fixed(number["value"], digits)
-    if how in ("ci", "whole") and number["low"] is not None:
+    if how in ("ci", "whole", "nats") and number["low"] is not None:
         text += f" ({fixed(number['low'], digits)} .. {fixed(number['high'], digits)})"
-    if how == "whole":
+    if how in ("whole", "nats"):
         p = probability(number["p"])
         text += f", n = {fixed(number['n'], 0)}, p " + (p if p.startswith("<") else "= " + p)
     return text

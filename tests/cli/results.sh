@@ -105,6 +105,9 @@ assert records.holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0}
 for low, high, p, p_page, said in ((1, 9, 0.01, 0.04, "**yes**"), (1, 9, 0.01, 0.06, "yes"), (-9, -1, 0.049, 0.5, "no"), (-9, -1, 0.05, 0.5, "not told"), (-4, 4, 1, 1, "equal"),
                                    (-5, 4, 1, 1, "not told"), (0.1, 4, 0.2, 0.2, "not told"), (None, None, 0.01, 0.01, "not told")):
     assert records.verdict({"low": low, "high": high, "p": p}, p_page) == said, (low, high, p, p_page)
+# Less divergence is better, and 5 nats are no margin.
+for low, high, p, said in ((-0.5, -0.1, 0.01, "**yes**"), (0.1, 0.5, 0.01, "**no**"), (-0.1, 0.1, 1, "not told"), (None, None, 1, "not told")):
+    assert records.nearer({"low": low, "high": high, "p": p}, p) == said, (low, high, p)
 # 100 samples with an interval of 3.92 points have a spread of 10 points: (1.96 + 0.84)^2 * 10^2 = 785 samples tell 1 point.
 for low, high, n, said in ((-1.96, 1.96, 100, "780"), (0, 3.92, 1000, "7,800"), (0, 0.1, 2, "0"), (1, 1, 9, "–"), (None, None, 9, "–")):
     assert records.needs({"low": low, "high": high, "n": n}) == said, (low, high, n, records.needs({"low": low, "high": high, "n": n}))
