@@ -32,7 +32,7 @@ interval, n and p. {{KEY n}} is the number of answers. {{KEY verdict}} is one ru
 and p below 0.05, and no if the interval is below 0 and p below 0.05. It is equal if the interval includes 0 and is within 5 points of it, else "not told".
 p is Holm's over the contrasts of the run. {{KEY needs}} is how many samples tell a difference of 1 point in four runs of
 five (p below 0.05), from the interval and n. A verdict is bold if Holm's p over all verdicts of the page is below 0.05, too.
-{{KEY nats}} is {{KEY whole}} of a divergence, with three decimals. {{KEY nearer}} is the rule for "A diverges less than B", which has no "equal".
+{{KEY nats}} is {{KEY whole}} of a divergence, with four decimals. {{KEY nearer}} is the rule for "A diverges less than B", which has no "equal".
 
 Two short forms keep sources readable. A line <!-- A = BEGINNING --> defines a beginning of keys: {{A:REST}} is the key BEGINNING and REST. {{/LAST}} is the
 key before it with another last part.
@@ -412,7 +412,7 @@ def shown(row, how, p_page):
         return (verdict if how == "verdict" else nearer)(number, p_page.get(row["key"], 1.0))
     if how and how.endswith("%"):
         return fixed(100 * number["value"], int(how[0])) + " %"
-    digits = 3 if how == "nats" else int(how) if how and how.isdigit() else 1
+    digits = 4 if how == "nats" else int(how) if how and how.isdigit() else 1
     text = fixed(number["value"], digits)
     if how in ("ci", "whole", "nats") and number["low"] is not None:
         text += f" ({fixed(number['low'], digits)} .. {fixed(number['high'], digits)})"
