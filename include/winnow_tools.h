@@ -243,7 +243,7 @@ typedef enum wnw_turns_ratio {
 } wnw_turns_ratio;
 
 /* What a timeline has read, and what its policy may do. A timeline is a sequence of libllama, or a session. Tokens are counted from its
- * first. Numbers must not be negative. */
+ * first. No number is negative, infinite or NaN. */
 typedef struct wnw_turns {
     uint32_t struct_size;
     int32_t n_header;    /* first tokens, which stay whole */
@@ -257,7 +257,7 @@ typedef struct wnw_turns {
     bool more_follows;   /* further chunks of the prompt will be read */
     double slack;        /* this number of times the size stays while more follows; 1 or less: the size */
     wnw_size size;       /* what is to stay */
-    int32_t n_counted;   /* last tokens of the header that the size counts, but for a ratio OF_REST */
+    int32_t n_counted;   /* last tokens of the header that a budget counts, and a ratio that is not OF_REST */
     int32_t n_least;     /* entries that a budget leaves in addition to the header, however small it is */
     wnw_turns_ratio ratio;
 } wnw_turns;
@@ -271,7 +271,8 @@ typedef struct wnw_turns_part {
 } wnw_turns_part;
 
 /* Writes what is compressed next, in this order, for wnw_bridge_compress_cells. Returns the number of parts, 0 to 2. A policy with
- * `all_queries` has two parts where the last prompt is not all that is new. 0 also where a pointer is NULL or struct_size is not set.
+ * `all_queries` has two parts where the last prompt is not all that is new; of a budget each leaves an entry at least. 0 also where a pointer
+ * is NULL, struct_size is not set or a number is none of the above.
  * Thread-safe, as the next two are. */
 WNW_API int32_t wnw_turns_parts(wnw_turns_part out[2], const wnw_turns *turns);
 /* The first token of the last prompt that no compression has judged and that is after the header: what a sample may repeat

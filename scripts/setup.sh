@@ -280,7 +280,7 @@ remove_llama() {
 # Compiles parsers of answers together (ON) or each by itself (OFF; see llama_build.cmake).
 compile_llama() {
     local join=$1 log=$2 started=$SECONDS pid
-    remove_llama "$site"
+    remove_llama "$site" || return
     CMAKE_ARGS="$(cmake_args "$join")" "$venv/bin/python" -m pip install -v --ignore-installed --no-binary llama-cpp-python \
         "llama-cpp-python==$llama_version" "numpy==$numpy_version" >"$log" 2>&1 &
     pid=$!
@@ -291,13 +291,16 @@ compile_llama() {
     wait $pid
 }
 
-# Names of two files may collide in another version of llama.cpp.
+# Names of two files may collide in another version of llama.cpp. Any other failure would come again.
 build_llama() {
     local log=$cache/log/llama.log started=$SECONDS
     mkdir -p "$cache/log"
     say "llama: compiling ggml and libllama (once, 5 to 8 minutes on 2 cores); log: $log"
     compile_llama ON "$log" || {
-        say "llama: the build failed; compiling each file by itself"
+        tail -n 30 "$log" >&2
+        grep -q 'FAILED: .*/llama-common.dir/Unity/' "$log" || die "llama: the build failed; the whole log is $log"
+        say "llama: joined files do not compile ($log.joined); compiling each by itself"
+        mv "$log" "$log.joined"
         compile_llama OFF "$log" || {
             tail -n 30 "$log" >&2
             die "llama: the build failed; the whole log is $log"

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "winnow_bridge.h"
 
+#include <float.h>
 #include <math.h>
 
 /* No rounding of a product takes an entry. */
@@ -88,6 +89,15 @@ static int32_t after_judged(const wnw_turns *t, int32_t from, int32_t to)
     return at < to ? at : to;
 }
 
+/* The size of a part from `from` on. After judged tokens a ratio is of the part alone. */
+static wnw_size size_from(const wnw_turns *t, int32_t from)
+{
+    wnw_turns of = *t;
+    if (t->n_judged > t->n_header && from >= t->n_judged && t->ratio == WNW_TURNS_OF_ALL)
+        of.ratio = WNW_TURNS_OF_REST;
+    return wnw__turns_size(&of);
+}
+
 static int32_t add(wnw_turns_part *out, int32_t n, const wnw_turns_part *part)
 {
     if (part->from >= part->to)
@@ -114,28 +124,33 @@ static int32_t split(wnw_turns_part *out, const wnw_turns *t)
                    last = {.from = border, .to = t->n, .size = size};
     if (t->keeps_previous) {
         old.from = old.to;
+        if (t->compressed)
+            last.from = after_judged(t, last.from, last.to);
     } else if (size.kind == WNW_SIZE_BUDGET) {
         const int64_t share = share_of(size.budget, old.to - old.from, t->n - t->n_header);
         old.size.budget = share > 0 ? share : 1;
         last.size.budget = size.budget - share > 0 ? size.budget - share : 1;
     } else {
         old.from = after_judged(t, old.from, old.to);
+        old.size = size_from(t, old.from);
+        last.size = size_from(t, last.from);
     }
     return add(out, add(out, 0, &old), &last);
 }
 
-/* Only what is new, where that does not begin after the header: a ratio is of these tokens then. */
-static int32_t add_new(wnw_turns_part *out, const wnw_turns *t)
+/* Whether every number is one, and not negative. */
+static bool are_numbers(const wnw_turns *t)
 {
-    const wnw_size size = t->size.kind == WNW_SIZE_RATIO ? t->size : wnw__turns_size(t);
-    return add(out, 0,
-               &(wnw_turns_part){.from = after_judged(t, t->n_header, t->n), .to = t->n, .size = size});
+    const bool counts = t->n_header >= 0 && t->n >= 0 && t->n_judged >= 0 && t->at_prompt >= 0 &&
+                        t->n_counted >= 0 && t->n_least >= 0;
+    return counts && t->size.budget >= 0 && t->size.ratio >= 0 && t->size.ratio <= 1 && t->slack >= 0 &&
+           t->slack <= DBL_MAX;
 }
 
 static bool take(wnw_turns *own, const wnw_turns *given)
 {
     *own = wnw_turns_default();
-    return given && WNW_SIZED_TAKE(wnw_turns, own, given) == WNW_OK;
+    return given && WNW_SIZED_TAKE(wnw_turns, own, given) == WNW_OK && are_numbers(own);
 }
 
 int32_t wnw_turns_parts(wnw_turns_part out[2], const wnw_turns *turns)
@@ -145,9 +160,8 @@ int32_t wnw_turns_parts(wnw_turns_part out[2], const wnw_turns *turns)
         return 0;
     if (t.all_queries)
         return split(out, &t);
-    if (t.compressed && t.keeps_previous)
-        return add_new(out, &t);
-    return add(out, 0, &(wnw_turns_part){.from = t.n_header, .to = t.n, .size = wnw__turns_size(&t)});
+    const int32_t from = t.compressed && t.keeps_previous ? after_judged(&t, t.n_header, t.n) : t.n_header;
+    return add(out, 0, &(wnw_turns_part){.from = from, .to = t.n, .size = size_from(&t, from)});
 }
 
 int32_t wnw_turns_first_new(const wnw_turns *turns)

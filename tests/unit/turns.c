@@ -6,6 +6,8 @@
 #include "winnow_bridge.h"
 #include "winnow_tools.h"
 
+#include <math.h>
+
 enum { NOT = false, YES = true };
 
 /* A part as it is expected; from == to: there is none. */
@@ -289,6 +291,73 @@ static void parts_are_apart(void **state)
     }
 }
 
+/* 1000 tokens with a header of 100, which the size counts, and half kept: 500 - 100 of 900 entries stay. */
+static wnw_turns half_of_1000(wnw_turns_ratio ratio, int32_t n_judged)
+{
+    return (wnw_turns){WNW_INIT(wnw_turns), .n_header = 100,
+                       .n = 1000,           .n_judged = n_judged,
+                       .at_prompt = 700,    .compressed = true,
+                       .ratio = ratio,      .size = {.kind = WNW_SIZE_RATIO, .ratio = 0.5},
+                       .n_counted = 100};
+}
+
+static void ratios_after_judged_tokens(void **state)
+{
+    (void)state;
+    const double of_rest = 1 - (400 + 1e-6) / 900;
+    wnw_turns_part out[2];
+    wnw_turns t = half_of_1000(WNW_TURNS_OF_ALL, 50);
+    t.keeps_previous = true; /* the header has what was judged: a ratio counts it */
+    assert_int_equal(wnw_turns_parts(out, &t), 1);
+    assert_int_equal(out[0].from, 100);
+    assert_near(out[0].size.ratio, of_rest, 1e-12);
+    t.n_judged = 600; /* the part's own */
+    assert_int_equal(wnw_turns_parts(out, &t), 1);
+    assert_int_equal(out[0].from, 600);
+    assert_near(out[0].size.ratio, 0.5, 0);
+    t.slack = 1.5; /* a half of it more */
+    t.more_follows = true;
+    assert_int_equal(wnw_turns_parts(out, &t), 1);
+    assert_near(out[0].size.ratio, 0.25, 1e-12);
+    t = half_of_1000(WNW_TURNS_OF_READ, 600);
+    t.keeps_previous = true;
+    assert_int_equal(wnw_turns_parts(out, &t), 1);
+    assert_int_equal(out[0].size.kind, WNW_SIZE_BUDGET);
+    assert_int_equal(out[0].size.budget, 400);
+    t = half_of_1000(WNW_TURNS_OF_ALL, 500);
+    t.all_queries = true; /* both parts follow what was judged */
+    assert_int_equal(wnw_turns_parts(out, &t), 2);
+    assert_near(out[0].size.ratio, 0.5, 0);
+    assert_near(out[1].size.ratio, 0.5, 0);
+    t.keeps_previous = true;
+    t.n_judged = 900; /* some of the last prompt was judged */
+    assert_int_equal(wnw_turns_parts(out, &t), 1);
+    assert_int_equal(out[0].from, 900);
+}
+
+static void bad_numbers_have_no_part(void **state)
+{
+    (void)state;
+    const wnw_turns good = half_of_1000(WNW_TURNS_OF_ALL, 0);
+    wnw_turns_part out[2];
+    assert_int_equal(wnw_turns_parts(out, &good), 1);
+    for (int k = 0; k < 10; k++) {
+        wnw_turns t = good;
+        int32_t *const counts[] = {&t.n_header, &t.n, &t.n_judged, &t.at_prompt, &t.n_counted, &t.n_least};
+        double *const reals[] = {&t.size.ratio, &t.slack};
+        if (k < 6)
+            *counts[k] = -1;
+        else
+            *reals[k % 2] = k < 8 ? NAN : INFINITY;
+        assert_int_equal(wnw_turns_parts(out, &t), 0);
+    }
+    wnw_turns t = good;
+    t.size = (wnw_size){.kind = WNW_SIZE_BUDGET, .budget = -1};
+    assert_int_equal(wnw_turns_parts(out, &t), 0);
+    assert_int_equal(wnw_turns_parts(NULL, &good), 0);
+    assert_int_equal(wnw_turns_parts(out, NULL), 0);
+}
+
 static wnw_turns turns_of_timeline(const struct timeline *row)
 {
     wnw_turns t = {WNW_INIT(wnw_turns),
@@ -404,6 +473,8 @@ int main(void)
         cmocka_unit_test(logged_requests_are_answered_alike),
         cmocka_unit_test(logged_timelines_are_answered_alike),
         cmocka_unit_test(parts_are_apart),
+        cmocka_unit_test(ratios_after_judged_tokens),
+        cmocka_unit_test(bad_numbers_have_no_part),
         cmocka_unit_test(sizes_of_slots),
         cmocka_unit_test(is_due),
         cmocka_unit_test(first_new),
