@@ -293,18 +293,19 @@ compile_llama() {
 
 # Names of two files may collide in another version of llama.cpp. Any other failure would come again.
 build_llama() {
-    local log=$cache/log/llama.log started=$SECONDS
+    local log=$cache/log/llama.log started=$SECONDS status=0
     mkdir -p "$cache/log"
     say "llama: compiling ggml and libllama (once, 5 to 8 minutes on 2 cores); log: $log"
-    compile_llama ON "$log" || {
-        tail -n 30 "$log" >&2
-        grep -q 'FAILED: .*/llama-common.dir/Unity/' "$log" || die "llama: the build failed; the whole log is $log"
+    compile_llama ON "$log" || status=$?
+    if [ $status -ne 0 ] && grep -q 'FAILED: .*/llama-common.dir/Unity/' "$log"; then
         say "llama: joined files do not compile ($log.joined); compiling each by itself"
         mv "$log" "$log.joined"
-        compile_llama OFF "$log" || {
-            tail -n 30 "$log" >&2
-            die "llama: the build failed; the whole log is $log"
-        }
+        status=0
+        compile_llama OFF "$log" || status=$?
+    fi
+    [ $status -eq 0 ] || {
+        tail -n 30 "$log" >&2
+        die "llama: the build failed; the whole log is $log"
     }
     say "llama: built in $((SECONDS - started)) s"
 }
