@@ -393,25 +393,18 @@ int app_sequence_read(struct app_sequence *s, const int32_t *tokens, int32_t n, 
 /* Tokens of the sequence that are compressed together. They follow a header of n_prefix tokens. */
 static int compress_part(struct app_sequence *s, const wnw_turns_part *part, int32_t n_prefix)
 {
-    const size_t n_before = (size_t)n_prefix, n = (size_t)(part->to - part->from);
     const bool whole = part->from == n_prefix;
     int32_t n_settled =
         s->n_settled > n_prefix ? s->n_settled - n_prefix : 0; /* of what follows the header */
-    int32_t *cells = malloc((n_before + n) * sizeof *cells);
-    if (!cells)
-        return wnw__fail(WNW_E_NOMEM, "no memory for %zu cells", n_before + n);
-    memcpy(cells, s->cell, n_before * sizeof *cells);
-    memcpy(cells + n_before, s->cell + part->from, n * sizeof *cells);
     const wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
-                                    .n_cells = (int32_t)(n_before + n),
-                                    .cells = cells,
+                                    .n_cells = part->to - part->from,
+                                    .cells = s->cell + part->from,
                                     .policy = s->policy,
                                     .size = part->size.kind == WNW_SIZE_NONE ? NULL : &part->size,
                                     .n_prefix = n_prefix,
+                                    .prefix = s->cell,
                                     .n_settled = whole ? &n_settled : NULL};
-    const int rc = settled(wnw_bridge_compress_cells(s->cache, &of), s->shared->devices);
-    free(cells);
-    WNW_TRY(rc);
+    WNW_TRY(settled(wnw_bridge_compress_cells(s->cache, &of), s->shared->devices));
     s->n_judged = s->n_read;
     if (whole)
         s->n_settled = n_settled > 0 ? n_prefix + n_settled : 0;

@@ -255,6 +255,9 @@ typedef struct wnw_bridge_cells_of {
      * where the cache does not know it, because its state came from a file. Afterwards: how many are settled now. NULL: what the
      * cache knows. */
     int32_t *n_settled;
+    /* [n_prefix] cells of the header, where cells[n_cells] are those after it: for a part that does not begin where the header ends.
+     * NULL: cells[] begins with them. */
+    const int32_t *prefix;
 } wnw_bridge_cells_of;
 WNW_DEFAULT(wnw_bridge_cells_of, wnw_bridge_cells_of_default)
 

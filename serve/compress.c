@@ -5,7 +5,6 @@
 #include "serve/document_cells.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Entries that stay in addition to a header, however small the size. */
@@ -44,18 +43,13 @@ static int compress_part(struct serve_watched *w, int32_t seq, const wnw_turns_p
 {
     const int32_t *cell = w->sequences.of[seq].cell;
     int32_t *const n_settled = &w->slot_cache[seq].n_settled;
-    const size_t n_before = (size_t)n_prefix, n = (size_t)(part->to - part->from);
-    int32_t *cells = malloc((n_before + n + 1) * sizeof *cells);
-    if (!cells)
-        return WNW_E_NOMEM;
-    memcpy(cells, cell, n_before * sizeof *cells);
-    memcpy(cells + n_before, cell + part->from, n * sizeof *cells);
     wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of),
-                              .n_cells = (int32_t)(n_before + n),
-                              .cells = cells,
+                              .n_cells = part->to - part->from,
+                              .cells = cell + part->from,
                               .policy = rule ? rule->policy : w->fallback,
                               .size = &part->size,
                               .n_prefix = n_prefix,
+                              .prefix = cell,
                               .sample = w->sample[seq],
                               .n_settled = n_prefix == part->from ? n_settled : NULL};
     int rc = wnw_bridge_compress_cells(w->cache, &of);
@@ -67,7 +61,6 @@ static int compress_part(struct serve_watched *w, int32_t seq, const wnw_turns_p
         *n_settled = 0;
         rc = wnw_bridge_compress_cells(w->cache, &of);
     }
-    free(cells);
     return rc;
 }
 

@@ -1201,6 +1201,7 @@ wnw_bridge_cells_of._fields_ = [
     ("n_prefix", c_int32),
     ("sample", POINTER(wnw_bridge_sample)),
     ("n_settled", POINTER(c_int32)),
+    ("prefix", POINTER(c_int32)),
 ]
 
 wnw_head._fields_ = [

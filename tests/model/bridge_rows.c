@@ -315,6 +315,54 @@ static void test_header(void **state)
     free(tokens);
 }
 
+/* The state after the tokens from N_FROM on were compressed as a part after a header: one list of cells has both, or each has its own. */
+static uint8_t *state_of_part(const char *recipe, bool apart, size_t *n_bytes)
+{
+    enum { N_FROM = 90 };
+    struct test_llama t;
+    struct told told;
+    int32_t *tokens = test_random_tokens(N_LONG, 250, 8), both[N_HEADER + N_LONG - N_FROM];
+    wnw_policy *policy = test_policy(recipe);
+    const wnw_size size = size_budget(N_KEPT);
+    opened(&t, &told);
+    assert_ok(wnw_bridge_observe(told.cache, recipe));
+    test_llama_decode(&t, 0, 0, tokens, N_LONG, NULL);
+    memcpy(both, told.cell, N_HEADER * sizeof *both);
+    memcpy(both + N_HEADER, told.cell + N_FROM, (N_LONG - N_FROM) * sizeof *both);
+    wnw_bridge_cells_of of = {WNW_INIT(wnw_bridge_cells_of), .policy = policy, .size = &size,
+                              .n_prefix = N_HEADER};
+    of.cells = apart ? told.cell + N_FROM : both;
+    of.n_cells = apart ? N_LONG - N_FROM : N_HEADER + N_LONG - N_FROM;
+    of.prefix = apart ? told.cell : NULL;
+    assert_ok(wnw_bridge_compress_cells(told.cache, &of));
+    assert_int_equal(count(told.cache, told.cell, N_FROM), HEADS * N_FROM);
+    assert_int_equal(count(told.cache, told.cell + N_FROM, N_LONG - N_FROM), HEADS * N_KEPT);
+    *n_bytes = llama_state_seq_get_size(t.ctx, 0);
+    uint8_t *state = malloc(*n_bytes);
+    assert_non_null(state);
+    assert_int_equal(llama_state_seq_get_data(t.ctx, state, *n_bytes, 0), *n_bytes);
+    free(tokens);
+    wnw_policy_free(policy);
+    test_llama_close(&t);
+    return state;
+}
+
+/* A header may have a list of its own; policies that see it, and those that do not, keep the same. */
+static void test_header_apart(void **state)
+{
+    static const char *const recipes[] = {"replay", "keydiff"};
+    (void)state;
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        size_t n_joined, n_apart;
+        uint8_t *joined = state_of_part(recipes[i], false, &n_joined),
+                *apart = state_of_part(recipes[i], true, &n_apart);
+        assert_int_equal(n_joined, n_apart);
+        assert_memory_equal(joined, apart, n_joined);
+        free(joined);
+        free(apart);
+    }
+}
+
 /* Pages that the queries of all layers have. */
 static int64_t count_pages(const wnw_bridge *cache)
 {
@@ -547,6 +595,18 @@ static void test_refuses(void **state)
     of.n_prefix = 0;
     of.n_cells = 0;
     assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
+    of.prefix = of.cells;
+    of.n_prefix = 1;
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
+    assert_says("0 cells are named, and 1 others of a header");
+    of.n_cells = 1;
+    of.n_prefix = -1;
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
+    of.n_prefix = INT32_MAX;
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
+    of.n_prefix = 1;
+    of.prefix = &beyond;
+    assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_RANGE);
     of.policy = NULL;
     assert_error(wnw_bridge_compress_cells(told.cache, &of), WNW_E_ARG);
     assert_error(wnw_bridge_observe(NULL, "keydiff"), WNW_E_ARG);
@@ -568,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_tight),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_header),
+        cmocka_unit_test(test_header_apart),
         cmocka_unit_test(test_queries_go),
         cmocka_unit_test(test_rounded_queries_are_for_who_takes_them),
         cmocka_unit_test(test_what_is_observed_no_more),

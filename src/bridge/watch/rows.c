@@ -244,17 +244,18 @@ static bool protects(const wnw_policy *policy, int32_t n_cells, int32_t n)
 static int take_cells(struct wnw__bridge_sequence_cells *sequence_cells, wnw_size *size,
                       const wnw_bridge_cells_of *of)
 {
-    const bool sees = of->n_prefix > 0 && protects(of->policy, of->n_cells, of->n_prefix);
-    const int32_t first = sees ? 0 : of->n_prefix;
+    const bool sees = of->n_prefix > 0 && protects(of->policy, of->n_prefix + of->n_cells, of->n_prefix);
+    const int32_t n_prefix = sees ? of->n_prefix : 0;
     *size = of->size ? *of->size : (wnw_size){.kind = WNW_SIZE_NONE};
-    sequence_cells->n_prefix = sees ? of->n_prefix : 0;
+    sequence_cells->n_prefix = n_prefix;
     if (size->kind == WNW_SIZE_BUDGET)
-        size->budget += sequence_cells->n_prefix;
-    sequence_cells->n = sequence_cells->room = of->n_cells - first;
+        size->budget += n_prefix;
+    sequence_cells->n = sequence_cells->room = n_prefix + of->n_cells;
     sequence_cells->cell = malloc((size_t)sequence_cells->n * sizeof *sequence_cells->cell);
     if (!sequence_cells->cell)
         return wnw__fail(WNW_E_NOMEM, "no memory for the cells of a sequence");
-    memcpy(sequence_cells->cell, of->cells + first, (size_t)sequence_cells->n * sizeof *sequence_cells->cell);
+    memcpy(sequence_cells->cell, of->prefix, (size_t)n_prefix * sizeof *sequence_cells->cell);
+    memcpy(sequence_cells->cell + n_prefix, of->cells, (size_t)of->n_cells * sizeof *sequence_cells->cell);
     return WNW_OK;
 }
 
@@ -292,12 +293,12 @@ static const struct wnw_bridge_sample *sample_on(const wnw_bridge_sample *sample
     return sample;
 }
 
-/* n_settled: first entries that are settled at least. */
+/* `of` as take_prefix leaves it. n_settled: first entries that are settled at least. */
 static int compress_cells(struct wnw__bridge_backend *b, const wnw_bridge_cells_of *of, int32_t n_settled)
 {
     struct wnw__bridge_watch *w = &b->watch;
     const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
-    if (!l)
+    if (!l || !check_cells(b, of->prefix, of->n_prefix))
         return WNW_E_RANGE;
     struct wnw__bridge_sequence_cells sequence_cells = {
         .cache = l->cache, .sample = sample_on(of->sample, l->cache), .n_settled = n_settled};
@@ -317,6 +318,22 @@ static int compress_cells(struct wnw__bridge_backend *b, const wnw_bridge_cells_
     return rc;
 }
 
+/* Leaves the header's cells in prefix[n_prefix] and those that follow it in cells[n_cells], whichever way the caller named them. */
+static int take_prefix(wnw_bridge_cells_of *of)
+{
+    const int32_t n_within = of->prefix ? 0 : of->n_prefix;
+    if (of->n_prefix < 0 || of->n_cells < 1 || of->n_cells <= n_within ||
+        of->n_prefix > INT32_MAX - of->n_cells)
+        return wnw__fail(WNW_E_ARG, "%d cells are named, and %d %s of a header: there is nothing to compress",
+                         (int)of->n_cells, (int)of->n_prefix, of->prefix ? "others" : "of them");
+    if (of->prefix)
+        return WNW_OK;
+    of->prefix = of->cells;
+    of->cells += n_within;
+    of->n_cells -= n_within;
+    return WNW_OK;
+}
+
 int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cells_of)
 {
     wnw_bridge_cells_of of = wnw_bridge_cells_of_default();
@@ -325,13 +342,10 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
     WNW_TRY(WNW_SIZED_TAKE(wnw_bridge_cells_of, &of, cells_of));
     WNW_REQUIRE(of.policy);
     WNW_REQUIRE(of.cells);
+    WNW_TRY(take_prefix(&of));
     const struct wnw__bridge_backend *some = with_layers(backend_of(cache));
-    if (!check_cells(some, of.cells, of.n_cells))
+    if (!check_cells(some, of.cells, of.n_cells) || !check_cells(some, of.prefix, of.n_prefix))
         return WNW_E_RANGE;
-    if (of.n_prefix < 0 || of.n_cells - of.n_prefix < 1)
-        return wnw__fail(WNW_E_ARG,
-                         "%d cells are named, %d of them of a header: there is nothing to compress",
-                         (int)of.n_cells, (int)of.n_prefix);
     const int32_t n_settled = of.n_settled ? *of.n_settled : 0;
     if (of.n_settled)
         *of.n_settled = 0;
