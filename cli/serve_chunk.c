@@ -6,7 +6,7 @@
 #include "app/console.h"
 #include "app/keep.h"
 #include "base/err.h"
-#include "winnow_bridge.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -59,9 +59,9 @@ int cli_serve_chunk(char out[CLI_SERVE_CHUNK], const struct cli_args *args, cons
                         "--evict layer: a server compresses at a prompt's end or in chunks; use "
                         "end, chunk or chunk:C");
     if (rules.phase == WNW_PHASE_CHUNK) {
-        if (rules.chunk != 0 && rules.chunk < WNW_BRIDGE_LEAST_NEW)
+        if (rules.chunk != 0 && rules.chunk < WNW_TURNS_LEAST_NEW)
             return app_fail(APP_BAD_INPUT, "--evict %s: a chunk has at least %d tokens", when,
-                            WNW_BRIDGE_LEAST_NEW);
+                            WNW_TURNS_LEAST_NEW);
         WNW_TRY(check_recipe(args, recipe, &rules));
         chunk = rules.chunk > 0 ? rules.chunk : APP_CHUNK_USUAL;
     }

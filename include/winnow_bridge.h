@@ -107,14 +107,11 @@ WNW_API int wnw_bridge_cells(const wnw_bridge *cache, int32_t i, int32_t stream,
 WNW_API int wnw_bridge_drop(wnw_bridge *cache, int32_t i, int32_t stream, int32_t head, const int32_t *cells,
                             int32_t n);
 
-/* New tokens of a prompt that make a sequence be compressed, and the fewest of a chunk. */
-enum { WNW_BRIDGE_LEAST_NEW = 128 };
-
 /* Sets what is kept of sequences: a recipe, as for wnw_policy_parse or wnw_automatic_is, and a size (NULL = the recipe's own).
  * With an automatic recipe the policy is chosen for each sequence when it is compressed, by its length and the profiles that were
  * set. Call this before the prompt is read, because queries are recorded from this call on. by_itself: a sequence is compressed
  * when its prompt has ended. It has ended if two batches in a row bring one token of the sequence each; the compression comes
- * before the second one. Sequences with fewer than WNW_BRIDGE_LEAST_NEW new tokens are left alone. recipe = NULL removes
+ * before the second one. Sequences with fewer than WNW_TURNS_LEAST_NEW (winnow_tools.h) new tokens are left alone. recipe = NULL removes
  * the policy. The environment (docs/use/llama-cpp.md) sets such a policy for every new context. E_UNSUPPORTED: the policy needs an
  * observation that is not made here. E_MISMATCH: it needs a profile of a kind that was not set. */
 WNW_API int wnw_bridge_set_policy(wnw_bridge *cache, const char *recipe, const wnw_size *size,
@@ -143,7 +140,7 @@ typedef struct wnw_bridge_setting {
     bool found; /* the profiles were looked for: those that do not fit are left out */
     /* With by_itself a sequence is compressed while its prompt is read, too: before a batch, if this many tokens or more were read since
      * the last compression. So its cache has at most what is kept, and as many tokens and a batch more. 0: only prompts that have ended
-     * are compressed. Otherwise at least WNW_BRIDGE_LEAST_NEW, and a policy that needs the whole prompt is refused. */
+     * are compressed. Otherwise at least WNW_TURNS_LEAST_NEW, and a policy that needs the whole prompt is refused. */
     int32_t chunk;
     int32_t n_parts, n_profiles;
     /* [n_parts] parts of the program's own (winnow_method.h), which recipes may name: this one, and those of wnw_bridge_set_policy and

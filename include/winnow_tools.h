@@ -235,6 +235,9 @@ WNW_API int wnw_automatic_each(const wnw_automatic *a, wnw_automatic_what *what,
 
 /* ---- Which tokens of a timeline are compressed next, and to what: numbers alone ---- */
 
+/* New tokens of a prompt that make a sequence be compressed, and the fewest of a chunk. */
+enum { WNW_TURNS_LEAST_NEW = 128 };
+
 /* What a ratio of wnw_turns counts. */
 typedef enum wnw_turns_ratio {
     WNW_TURNS_OF_REST, /* the tokens of a part */
@@ -278,8 +281,8 @@ WNW_API int32_t wnw_turns_parts(wnw_turns_part out[2], const wnw_turns *turns);
 /* The first token of the last prompt that no compression has judged and that is after the header: what a sample may repeat
  * (wnw_sample_places). May be `n` or more where there is none. Errors as above. */
 WNW_API int32_t wnw_turns_first_new(const wnw_turns *turns);
-/* Whether n_new tokens of prompts that no compression has judged are enough for one: where the prompt has ended WNW_BRIDGE_LEAST_NEW
- * (winnow_bridge.h), else those of a chunk. chunk 0: nothing is compressed before a prompt has ended. */
+/* Whether n_new tokens of prompts that no compression has judged are enough for one: where the prompt has ended WNW_TURNS_LEAST_NEW,
+ * else those of a chunk. chunk 0: nothing is compressed before a prompt has ended. */
 WNW_API bool wnw_turns_is_due(int32_t n_new, int32_t chunk, bool ended);
 
 /* ---- Answers by something else than a session ---- */

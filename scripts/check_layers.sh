@@ -4,6 +4,7 @@
 #
 # It fails for
 # - an include that the tables below do not allow;
+# - an include of a public header from a folder of src/ that PUBLIC does not list;
 # - a cycle of folders, or of the rooms of a program;
 # - a circle of calls between files, or between folders, of src/ and of all programs, in C and C++ (call_graph.py);
 # - a call from a room of a folder to one that LEVELS does not allow, and an include of its header;
@@ -52,6 +53,15 @@ MAY = {
     "store": "base kernel model cache session policy",
     "reader": "base",
     "calibrate": "base kernel model text cache attend forward observe profile policy method chooser plan session score",
+}
+# Public headers of a part of the library: the folders of src/ that may include each, so that no lower folder knows what is built on it.
+# The others (programs, methods, tools, profiles) have types of every folder.
+PUBLIC = {
+    "winnow_batch.h": "forward session bridge calibrate",
+    "winnow_bridge.h": "bridge llama",
+    "winnow_chat.h": "text",
+    "winnow_store.h": "store reader",
+    "winnow_study.h": "kernel forward profile session study",
 }
 # Rooms of a folder of src/: the other rooms whose functions each may call and whose headers it may include. Headers in the
 # folder itself hold the state that rooms share: they declare no functions, and include the header of the lowest room alone.
@@ -146,6 +156,8 @@ for path in sources:
         continue
     for name in INCLUDE.findall(path.read_text()):
         target = next((t for t in (src / name, path.parent / name) if t.exists()), None)
+        if folder(path) not in PUBLIC.get(name, folder(path)).split():
+            faults.append(f"{path} includes {name}: {folder(path)}/ may not know it")
         if target is None:
             if not (pathlib.Path("include") / name).exists():
                 faults.append(f"{path}: no file {name}")

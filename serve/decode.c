@@ -9,6 +9,7 @@
 #include "serve/join_room.h"
 #include "serve/sample.h"
 #include "serve/stretch.h"
+#include "winnow_tools.h"
 
 #include <llama.h>
 
@@ -49,7 +50,7 @@ static void begin(struct serve_watched *w, int32_t seq, const struct serve_keep_
  * for these nothing need be observed. */
 static bool is_warmup(const struct serve_watched *w, int32_t seq, const struct serve_rows *r)
 {
-    return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < WNW_BRIDGE_LEAST_NEW;
+    return !serve_slots_is_claimed(seq) && r->ends && w->sequences.of[seq].n + r->n < WNW_TURNS_LEAST_NEW;
 }
 
 void serve_decode_begin(struct serve_watched *w, const struct serve_batch *b)

@@ -6,6 +6,7 @@
 #include "serve/document_cells.h"
 #include "serve/libllama_real.h"
 #include "winnow_method.h"
+#include "winnow_tools.h"
 
 #include <llama.h>
 
@@ -65,7 +66,7 @@ static bool find(struct fed *f, const struct serve_watched *w, int32_t seq, wnw_
 {
     const int32_t from = first_new(w, seq), to = w->sequences.of[seq].n;
     bool room = false;
-    while (!room && to - from >= WNW_BRIDGE_LEAST_NEW) {
+    while (!room && to - from >= WNW_TURNS_LEAST_NEW) {
         f->n_places = wnw_sample_places(&size, from, to, f->place);
         f->n = wnw_sample_fed(&size, to - from);
         room = fits(w, seq, f->n);

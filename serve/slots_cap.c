@@ -4,7 +4,7 @@
 #include "serve/automatic.h"
 #include "serve/documents.h"
 #include "serve/slots_impl.h"
-#include "winnow_bridge.h"
+#include "winnow_tools.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -151,7 +151,7 @@ static int32_t chunk_that_fits(const struct serve_slots *all, const struct serve
     if (serve_settings()->cap == 0 || peak_of_whole(all, ask) <= most)
         return 0;
     int32_t chunk = APP_CHUNK_USUAL;
-    while (chunk > WNW_BRIDGE_LEAST_NEW && peak_of_chunks(all, ask, chunk) > most)
+    while (chunk > WNW_TURNS_LEAST_NEW && peak_of_chunks(all, ask, chunk) > most)
         chunk /= 2;
     return chunk;
 }

@@ -10,7 +10,6 @@
 #include "plan/turns.h"
 
 #include "base/err.h"
-#include "winnow_bridge.h"
 
 #include <float.h>
 #include <math.h>
@@ -119,7 +118,7 @@ static int32_t split(wnw_turns_part *out, const wnw_turns *t)
 {
     const wnw_size size = wnw__turns_size(t);
     const int32_t at = larger(t->at_prompt, t->n_header),
-                  border = t->n - at < WNW_BRIDGE_LEAST_NEW ? t->n : at;
+                  border = t->n - at < WNW_TURNS_LEAST_NEW ? t->n : at;
     wnw_turns_part old = {.from = t->n_header, .to = border, .size = size, .fallback = true},
                    last = {.from = border, .to = t->n, .size = size};
     if (t->keeps_previous) {
@@ -175,6 +174,6 @@ int32_t wnw_turns_first_new(const wnw_turns *turns)
 bool wnw_turns_is_due(int32_t n_new, int32_t chunk, bool ended)
 {
     if (ended)
-        return n_new >= WNW_BRIDGE_LEAST_NEW;
+        return n_new >= WNW_TURNS_LEAST_NEW;
     return chunk > 0 && n_new >= chunk;
 }

@@ -40,6 +40,8 @@ refused() {
 tree
 sed -i '1i #include "session/session.h"' src/score/knorm.c
 breaks 'a scorer that knows the session' 'score/ may not know session/'
+sed -i '1i #include "winnow_bridge.h"' src/plan/turns.c
+breaks 'a planner that knows the backend' 'plan/turns.c includes winnow_bridge.h: plan/ may not know it'
 sed -i '1i #include "model/nothing.h"' src/session/timeline/copy.c
 breaks 'an include of nothing' 'no file model/nothing.h'
 printf '/* nothing */\n' >src/stray.c

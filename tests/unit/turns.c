@@ -3,7 +3,6 @@
 #include "peek_plan.h"
 
 #include "helpers.h"
-#include "winnow_bridge.h"
 #include "winnow_tools.h"
 
 #include <math.h>
@@ -445,7 +444,7 @@ static void sizes_of_slots(void **state)
 static void is_due(void **state)
 {
     (void)state;
-    enum { ENOUGH = WNW_BRIDGE_LEAST_NEW };
+    enum { ENOUGH = WNW_TURNS_LEAST_NEW };
     assert_false(wnw_turns_is_due(ENOUGH - 1, 0, true));
     assert_true(wnw_turns_is_due(ENOUGH, 0, true));
     assert_true(wnw_turns_is_due(ENOUGH, 512, true)); /* the end of a prompt in chunks */

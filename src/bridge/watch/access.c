@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "bridge/watch/watch.h"
 #include "winnow_bridge.h"
+#include "winnow_tools.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -230,10 +231,10 @@ int wnw_bridge_set_profiles(wnw_bridge *cache, const char *list)
 
 static int check_chunk(int32_t n)
 {
-    return n == 0 || n >= WNW_BRIDGE_LEAST_NEW
+    return n == 0 || n >= WNW_TURNS_LEAST_NEW
                ? WNW_OK
                : wnw__fail(WNW_E_RANGE, "chunks of %d tokens; give 0 for none, or at least %d", (int)n,
-                           WNW_BRIDGE_LEAST_NEW);
+                           WNW_TURNS_LEAST_NEW);
 }
 
 static int check_setting(const wnw_bridge_setting *s)

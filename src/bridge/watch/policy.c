@@ -8,6 +8,7 @@
 #include "policy/policy.h"
 #include "winnow_bridge.h"
 #include "winnow_calibrate.h"
+#include "winnow_tools.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -409,13 +410,13 @@ static int take_chunk(struct wnw__bridge_watch *w)
     const bool numbered =
         strncmp(text, chunk, n) == 0 && text[n] == ':' && text[n + 1] >= '1' && text[n + 1] <= '9';
     const long long c = numbered ? strtoll(text + n + 1, &end, 10) : 0;
-    w->chunk_next = c >= WNW_BRIDGE_LEAST_NEW && c <= INT32_MAX && !*end ? (int32_t)c : 0;
+    w->chunk_next = c >= WNW_TURNS_LEAST_NEW && c <= INT32_MAX && !*end ? (int32_t)c : 0;
     return w->chunk_next > 0
                ? WNW_OK
                : wnw__fail(WNW_E_ARG,
                            "WINNOW_EVICT is '%.40s': use end, chunk, or chunk:C with C tokens at a "
                            "time, %d to 2147483647",
-                           text, WNW_BRIDGE_LEAST_NEW);
+                           text, WNW_TURNS_LEAST_NEW);
 }
 
 /* Adds the files of a list. */
