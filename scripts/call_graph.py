@@ -62,7 +62,7 @@ class Node:
 
 def words_of(text):
     """The words that can name a function."""
-    return {m[2] for m in WORD.finditer(text)}
+    return {word for _, word in WORD.findall(text)}
 
 
 class Source:
@@ -110,20 +110,22 @@ class Graph:
                 self.macros.update(s.macros)
             for node in s.nodes:
                 (self.local[s.path] if node.static else self.by_name)[node.name].append(node)
+        # Most words name nothing that any file defines.
+        self.known = self.by_name.keys() | {name for s in self.sources for name in (*s.macros, *self.local[s.path])}
         self.calls = {}
         for s in self.sources:
             for node in s.nodes:
                 self.calls[node] = sorted(self.called(node, s), key=repr)
 
     def called(self, node, source):
-        found, seen, todo = [], set(), list(node.words)
+        found, seen, todo = [], set(), list(node.words & self.known)
         while todo:
             word = todo.pop()
             if word in seen:
                 continue
             seen.add(word)
             macro = source.macros.get(word) or self.macros.get(word)
-            todo += macro or []
+            todo += macro & self.known if macro else []
             for other in self.named(word, source):
                 if other is not node and self.sees(source, other) and not (other.is_table and self.registers.fullmatch(other.name)):
                     found.append(other)

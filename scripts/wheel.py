@@ -99,13 +99,18 @@ def fit_old_glibc(tree):
         raise SystemExit("wheel.py: " + "\n".join(found))
 
 
-def tagged(wheel):
-    """The wheel under the tag, which auditwheel must find as well."""
+def set_tag(tree):
+    about = next(tree.glob("*.dist-info/WHEEL"))
+    about.write_text(re.sub(r"^(Tag: \w+-\w+)-\S+$", rf"\1-{TAG}", about.read_text(), flags=re.M))
+
+
+def checked(wheel):
+    """The wheel, if auditwheel finds that it is what its tag says."""
     shown = run(tool("auditwheel"), "show", wheel)
     if not re.search(rf'constrains the platform tag to\s+"{TAG}"|consistent with the\s+following platform tag:\s+"{TAG}"', shown):
+        wheel.unlink()
         raise SystemExit(f"wheel.py: auditwheel finds that it is no {TAG}: {shown}")
-    run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", TAG, wheel)
-    return next(wheel.parent.glob(f"*{TAG}.whl"))
+    return wheel
 
 
 def main():
@@ -128,7 +133,8 @@ def main():
         fit_old_glibc(tree)
         for old in out.glob("winnow-*.whl"):
             old.unlink()
-        print(tagged(pack(tree, out)))
+        set_tag(tree)
+        print(checked(pack(tree, out)))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import re
 import struct
 import sys
 import tempfile
+import typing
 import zipfile
 
 from elftools.elf.elffile import ELFFile
@@ -35,7 +36,7 @@ COMPAT = "libwinnow-compat.so"
 # Libraries without versions of their symbols that every manylinux has.
 PLAIN = {"libz.so.1"}
 UNVERSIONED = 1  # VER_NDX_GLOBAL
-UNIQUE, WEAK = {"STB_GNU_UNIQUE", "STB_LOOS"}, 2
+LOCAL, WEAK, UNIQUE = 0, 2, 10  # kinds of symbols
 
 
 def version(name):
@@ -62,8 +63,14 @@ def elf_hash(name):
     return value
 
 
+class Symbol(typing.NamedTuple):
+    name: str
+    bind: int
+    section: int  # 0: another file has it
+
+
 class Symbols:
-    """What a file takes from others: names, indexes and places of versions."""
+    """What a 64-bit file has and takes from others: names, indexes and places of versions."""
 
     def __init__(self, path):
         with open(path, "rb") as f:
@@ -75,9 +82,9 @@ class Symbols:
             dynamic = elf.get_section_by_name(".dynsym")
             self.place = dynamic["sh_offset"] if dynamic else 0
             self.entry_size = dynamic["sh_entsize"] if dynamic else 0
-            self.symbols = list(dynamic.iter_symbols()) if dynamic else []
-            self.indexes = [self.table.get_symbol(i)["ndx"] for i in range(len(self.symbols))] if self.table else []
-            self.indexes = [{"VER_NDX_LOCAL": 0, "VER_NDX_GLOBAL": UNVERSIONED}.get(i, i) for i in self.indexes]
+            # A library has thousands of them, and pyelftools takes a second for 15,000.
+            self.symbols = self._read(dynamic.data(), elf.get_section(dynamic["sh_link"]).data()) if dynamic else []
+            self.indexes = list(struct.unpack(f"{self.order}{len(self.symbols)}H", self.table.data())) if self.table else []
             self.needed = []  # (place in the file, index, name, place of the name in the table of strings)
             if needs:
                 at = needs["sh_offset"]
@@ -88,6 +95,10 @@ class Symbols:
                         aux += each["vna_next"]
                     at += one["vn_next"]
 
+    def _read(self, entries, names):
+        return [Symbol(names[at:names.index(b"\0", at)].decode(), info >> 4, section)
+                for at, info, _, section, _, _ in struct.iter_unpack(self.order + "IBBHQQ", entries)]
+
     @staticmethod
     def _aux(section, at, one):
         return list(section._iter_version_auxiliaries(at + one["vn_aux"], one["vn_cnt"]))
@@ -95,11 +106,11 @@ class Symbols:
     def undefined(self):
         """(number, name, index of its version, weak) of each symbol that is taken from another file."""
         for i, symbol in enumerate(self.symbols):
-            if i and symbol["st_shndx"] == "SHN_UNDEF" and symbol.name:
-                yield i, symbol.name, self.indexes[i] if self.indexes else UNVERSIONED, symbol["st_info"]["bind"] == "STB_WEAK"
+            if i and symbol.section == 0 and symbol.name:
+                yield i, symbol.name, self.indexes[i] if self.indexes else UNVERSIONED, symbol.bind == WEAK
 
     def defined(self):
-        return {s.name for s in self.symbols if s["st_shndx"] != "SHN_UNDEF" and s["st_info"]["bind"] != "STB_LOCAL"}
+        return {s.name for s in self.symbols if s.section != 0 and s.bind != LOCAL}
 
 
 def lower(path, compat):
@@ -142,7 +153,7 @@ def lower(path, compat):
 def part_from_others(path):
     """Symbols that exist once in a process become plain ones, because another libstdc++ in the process has them, too."""
     symbols, data = Symbols(path), bytearray(path.read_bytes())
-    unique = [i for i, symbol in enumerate(symbols.symbols) if symbol["st_info"]["bind"] in UNIQUE]
+    unique = [i for i, symbol in enumerate(symbols.symbols) if symbol.bind == UNIQUE]
     for i in unique:
         at = symbols.place + i * symbols.entry_size + 4  # st_info of 64-bit files
         data[at] = WEAK << 4 | data[at] & 0xF
@@ -156,7 +167,7 @@ def faults(tree):
     here = set().union(*(one.defined() for one in files.values())) if files else set()
     found = []
     for path, symbols in files.items():
-        found += [f"{path.name} shares {symbol.name} with other packages" for symbol in symbols.symbols if symbol["st_info"]["bind"] in UNIQUE]
+        found += [f"{path.name} shares {symbol.name} with other packages" for symbol in symbols.symbols if symbol.bind == UNIQUE]
         found += [f"{path.name} needs {name}" for _, _, name, _ in symbols.needed if too_new(name)]
         if symbols.indexes and not symbols.libraries & PLAIN:
             found += [f"{path.name} needs {name}, which neither the wheel nor glibc 2.28 has" for _, name, index, weak in symbols.undefined()

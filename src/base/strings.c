@@ -165,16 +165,18 @@ bool wnw__base64_read(void *to, size_t n, const char *text, size_t len)
 
 /* ---- Names ---- */
 
-/* Edit distance, computed with one row of the matrix. Words longer than the row get no suggestion. */
-static int edit_distance(const char *a, size_t na, const char *b, size_t nb)
+/* Edit distance, computed with one row of the matrix; above `most` it is any number above `most`. Words longer than the row get no
+ * suggestion. Most names of a list are far from a word, which their lengths or a few of its letters show: no later row of the matrix has a
+ * number below the least of this one. */
+static int edit_distance(const char *a, size_t na, const char *b, size_t nb, int most)
 {
     int row[65];
-    if (na > 64 || nb > 64)
-        return 999;
+    if (na > 64 || nb > 64 || abs((int)na - (int)nb) > most)
+        return most + 1;
     for (size_t j = 0; j <= nb; j++)
         row[j] = (int)j;
     for (size_t i = 1; i <= na; i++) {
-        int diagonal = row[0];
+        int diagonal = row[0], least = (int)i;
         row[0] = (int)i;
         for (size_t j = 1; j <= nb; j++) {
             const int above = row[j];
@@ -182,18 +184,30 @@ static int edit_distance(const char *a, size_t na, const char *b, size_t nb)
             best = best < above + 1 ? best : above + 1;
             best = best < row[j - 1] + 1 ? best : row[j - 1] + 1;
             row[j] = best;
+            least = best < least ? best : least;
             diagonal = above;
         }
+        if (least > most)
+            return most + 1;
     }
     return row[nb];
+}
+
+/* Letters of a name that may be wrong; below 0 where no word means it. */
+static int most_wrong(const struct wnw__guess *g, size_t len)
+{
+    const int third = (int)(((g->len > len ? g->len : len) + 2) / 3);
+    int most = third > 2 ? third : 2;
+    if (most >= (int)len)
+        most = (int)len - 1;
+    return g->best && most >= g->distance ? g->distance - 1 : most;
 }
 
 void wnw__guess_name(struct wnw__guess *g, const char *name)
 {
     const size_t len = strlen(name);
-    const int d = edit_distance(g->word, g->len, name, len);
-    const int most = (int)(((g->len > len ? g->len : len) + 2) / 3);
-    if (d > (most > 2 ? most : 2) || d >= (int)len || (g->best && d >= g->distance))
+    const int most = most_wrong(g, len), d = edit_distance(g->word, g->len, name, len, most);
+    if (d > most)
         return;
     g->best = name;
     g->distance = d;

@@ -139,9 +139,11 @@ static const char *meant(const struct parser *ps, const struct item *it, bool fi
     return g.best;
 }
 
-static void add_name(char *list, size_t size, const char *name)
+/* Adds a name to the first `at` letters of a list, and returns how many there are then: as many as there is room for. */
+static size_t add_name(char *list, size_t size, size_t at, const char *name)
 {
-    snprintf(list + strlen(list), size - strlen(list), "%s%s", *list ? ", " : "", name);
+    const int n = snprintf(list + at, size - at, "%s%s", at > 0 ? ", " : "", name);
+    return n > 0 && (size_t)n < size - at ? at + (size_t)n : size - 1;
 }
 
 /* Lists what may come first in a recipe, presets, or after it, parts. */
@@ -149,12 +151,13 @@ static void list_known(char *list, size_t size, bool first)
 {
     const struct wnw__preset *row;
     const wnw_part *part;
+    size_t at = 0;
     for (int32_t i = 0; first && (row = wnw__preset_get(i)); i++)
         if (!row->parity)
-            add_name(list, size, row->name);
+            at = add_name(list, size, at, row->name);
     for (int32_t i = 0; !first && (part = wnw__part_get(i)); i++)
         if (part->kind != WNW_PART_SCORER)
-            add_name(list, size, part->name);
+            at = add_name(list, size, at, part->name);
 }
 
 static int unknown_name(const struct parser *ps, const struct item *it, bool first)

@@ -34,12 +34,13 @@ fake make "$work/bin/make" 'printf "%s\n" "$WINNOW_CACHE" "$WINNOW_LLAMA_FROM" >
 [ ! -d "$WINNOW_CACHE" ] || ls -A --ignore=setup.lock "$WINNOW_CACHE" >"'"$work"'/listing"
 for word; do [[ $word != BUILD=* ]] || { mkdir -p "${word#*=}" && touch "${word#*=}/CMakeCache.txt"; }; done'
 fake cmake "$work/bin/cmake" '[ ! -e "'"$work"'/slow" ] || sleep 0.2
-echo "${CC:-cc} $(readlink "$(command -v "${CC:-cc}")") $CCACHE_BASEDIR" >>"'"$work"'/compilers"'
+echo "${CC:-cc} $(readlink "$(command -v "${CC:-cc}")") $CCACHE_BASEDIR" >>"'"$work"'/compilers"
+echo "${CMAKE_GENERATOR-}" >>"'"$work"'/generators"'
 fake ctest "$work/bin/ctest"
 fake aarch64 "$work/project/scripts/compile_aarch64.sh"
 fake check_clang "$work/project/scripts/check_clang.py"
 # All tools are there, so that none is installed.
-for tool in chromium chromedriver clang aarch64-linux-gnu-gcc; do
+for tool in chromium chromedriver clang aarch64-linux-gnu-gcc ninja; do
     printf '#!/bin/sh\n' >"$work/bin/$tool"
     chmod +x "$work/bin/$tool"
 done
@@ -80,6 +81,7 @@ mapfile -t folders <"$work/folders"
 for compiler in cc clang; do
     grep -qx "$compiler $work/bin/ccache $work/tmp" "$work/compilers" || fail "not through ccache: $compiler: $(cat "$work/compilers")"
 done
+[ "$(sort -u "$work/generators")" = Ninja ] || fail "build folders are not Ninja's: $(sort -u "$work/generators")"
 [ "${folders[1]}" = "$cache" ] || fail "the compiled ggml comes from ${folders[1]}"
 [ "$(head -n 1 "$work/called" | cut -d' ' -f1-2)" = 'make test-ready' ] || fail "first is $(head -n 1 "$work/called")"
 for stage in 'make test-ready SERVER=1 BUILD=SCRATCH/build .*-DWNW_WERROR=ON -DWNW_TEST_KERNELS=ON' 'make test-run SERVER=1 BUILD=SCRATCH/build' \

@@ -23,8 +23,8 @@ export GIT_CEILING_DIRECTORIES=$work # the copy is no part of a repository aroun
 
 # An own build folder, as the command's was configured, but without optimisation. A file is compiled if it, or what it includes, has
 # changed; the object of any other is the one that the command was linked from (lib_reuse.sh).
-options=(-DCMAKE_BUILD_TYPE=None -DWNW_WERROR=ON -DCMAKE_C_COMPILER_LAUNCHER="$work/reuse" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/reuse")
 of_cache() { sed -n "s/^$1:[A-Z]*=//p" "$cached"; }
+options=(-G "$(of_cache CMAKE_GENERATOR)" -DCMAKE_BUILD_TYPE=None -DWNW_WERROR=ON -DCMAKE_C_COMPILER_LAUNCHER="$work/reuse" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/reuse")
 for name in CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_EXE_LINKER_FLAGS CMAKE_PREFIX_PATH ggml_DIR llama_DIR WNW_KERNELS WNW_JINJA \
     WNW_JINJA_INCLUDE_DIR WNW_BRIDGE WNW_LLAMA_SOURCE_DIR WNW_JINJA_CHECKED WNW_BRIDGE_CHECKED; do
     value=$(of_cache $name)
@@ -69,9 +69,10 @@ changed_by() {
 
 # Objects that were taken and depend on what a later patch changes are compiled after all.
 forget_changed() {
-    local made object
-    while read -r made object; do
-        ! grep -qFf "$work/changed" "$made.d" || rm -f "$object"
+    local name
+    take_changed
+    while read -r name; do
+        [ -e "$work/known/$name" ] || rm -f "$work/build/$name"
     done <"$work/reused"
 }
 

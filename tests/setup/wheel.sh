@@ -44,6 +44,7 @@ must 'the source package cannot be unpacked' tar -xzf "$work"/source/winnow-*.ta
 find "${code[@]}" -type f | while read -r file; do
     cmp -s "$file" "$work/unpacked/$file" || echo "/$file"
 done >>"$work/changed"
+take_changed
 # Nor is it found out once more that llama.cpp's headers fit (cmake/upstream.cmake).
 mapfile -t fits < <(sed -n 's/^\(WNW_[A-Z]*_CHECKED\):INTERNAL=/cmake.define.\1=/p' "$(dirname "$winnow")/CMakeCache.txt" | sed 'i-C')
 must 'the wheel cannot be made of it' "$tools/venv/bin/pip" wheel "$work"/source/winnow-*.tar.gz -q --no-deps --no-build-isolation --disable-pip-version-check \
