@@ -95,6 +95,7 @@ def furthest(xs, ys, n):
 
 # Everything is kept.
 with serve("--policy", "full", "--slots", "2", "--context", "3000", "--save", work.name, *documents()) as s:
+    until(lambda: all(d["ready"] for d in kv(s)["documents"]))  # else one is read in the slot that is saved
     anew = chat(s, {}, texts["a"] + "\n\n" + texts["b"])
     keys = keys_of(state_of(s, anew))
     whole = chat(s, {"documents": ["a", "b"], "reread": 1})
