@@ -23,11 +23,11 @@ kept = {}
 if (made / "build.ninja").exists():
     name = None
     for line in subprocess.run(["ninja", "-C", made, "-t", "deps"], capture_output=True, text=True, check=True).stdout.splitlines():
-        if line.startswith(" "):
+        if not line.startswith(" "):
+            name, told, _ = line.partition(": #deps")
+            kept.update({name: []} if told and line.endswith("(VALID)") else {})
+        elif name in kept:
             kept[name].append(line)
-        elif line.endswith("(VALID)"):
-            name = line.split(": #deps")[0]
-            kept[name] = []
 for entry in json.loads((made / "compile_commands.json").read_text()):
     words = shlex.split(entry["command"])
     made_here = pathlib.Path(entry["directory"], words[words.index("-o") + 1])
