@@ -293,12 +293,19 @@ static const struct wnw_bridge_sample *sample_on(const wnw_bridge_sample *sample
     return sample;
 }
 
+/* The same of both lists that a sequence has, as take_prefix leaves them. */
+static const struct wnw__bridge_layer *check_sequence(const struct wnw__bridge_backend *b,
+                                                      const wnw_bridge_cells_of *of)
+{
+    return check_cells(b, of->cells, of->n_cells) ? check_cells(b, of->prefix, of->n_prefix) : NULL;
+}
+
 /* `of` as take_prefix leaves it. n_settled: first entries that are settled at least. */
 static int compress_cells(struct wnw__bridge_backend *b, const wnw_bridge_cells_of *of, int32_t n_settled)
 {
     struct wnw__bridge_watch *w = &b->watch;
-    const struct wnw__bridge_layer *l = check_cells(b, of->cells, of->n_cells);
-    if (!l || !check_cells(b, of->prefix, of->n_prefix))
+    const struct wnw__bridge_layer *l = check_sequence(b, of);
+    if (!l)
         return WNW_E_RANGE;
     struct wnw__bridge_sequence_cells sequence_cells = {
         .cache = l->cache, .sample = sample_on(of->sample, l->cache), .n_settled = n_settled};
@@ -344,7 +351,7 @@ int wnw_bridge_compress_cells(wnw_bridge *cache, const wnw_bridge_cells_of *cell
     WNW_REQUIRE(of.cells);
     WNW_TRY(take_prefix(&of));
     const struct wnw__bridge_backend *some = with_layers(backend_of(cache));
-    if (!check_cells(some, of.cells, of.n_cells) || !check_cells(some, of.prefix, of.n_prefix))
+    if (!check_sequence(some, &of))
         return WNW_E_RANGE;
     const int32_t n_settled = of.n_settled ? *of.n_settled : 0;
     if (of.n_settled)
