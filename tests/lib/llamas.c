@@ -195,3 +195,12 @@ const char *__lsan_default_suppressions(void)
 {
     return "leak:wnw__wrap_register\n";
 }
+
+uint8_t *test_llama_state(const struct test_llama *t, size_t *n)
+{
+    *n = llama_state_seq_get_size(t->ctx, 0);
+    uint8_t *bytes = malloc(*n);
+    assert_non_null(bytes);
+    assert_int_equal(llama_state_seq_get_data(t->ctx, bytes, *n, 0), *n);
+    return bytes;
+}

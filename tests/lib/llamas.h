@@ -71,5 +71,7 @@ int64_t test_llama_entries(struct test_llama *t);
 
 /* sum (a - b)^2 / sum b^2; 0 / 0 = 0; infinite where something is not a number. */
 double test_nmse(const float *a, const float *b, int64_t n);
+/* What libllama saves of sequence 0: *n bytes, which the caller frees. */
+uint8_t *test_llama_state(const struct test_llama *t, size_t *n);
 
 #endif

@@ -183,10 +183,8 @@ static void test_tight(void **state)
             assert_ok(wnw_bridge_drop(told.cache, i, 0, 0, told.cell + 50, 25));
         assert_true(!tight || loose_bytes(told.cache) <= 0);
         /* A state comes back row by row. */
-        const size_t bytes = llama_state_seq_get_size(t.ctx, 0);
-        uint8_t *saved = malloc(bytes);
-        assert_non_null(saved);
-        assert_int_equal(llama_state_seq_get_data(t.ctx, saved, bytes, 0), bytes);
+        size_t bytes;
+        uint8_t *saved = test_llama_state(&t, &bytes);
         assert_int_equal(llama_state_seq_set_data(t.ctx, saved, bytes, 1), bytes);
         assert_true(!tight || loose_bytes(told.cache) <= 0);
         told.n = 0;
@@ -230,10 +228,7 @@ static uint8_t *kept_by(const char *recipe, int32_t n_threads, size_t *bytes)
                                                                       .n_cells = LONG, .cells = cell,
                                                                       .policy = policy, .size = &size}));
     assert_int_equal(count(cache, cell, LONG), HEADS * KEPT);
-    *bytes = llama_state_seq_get_size(t.ctx, 0);
-    uint8_t *saved = malloc(*bytes);
-    assert_non_null(saved);
-    assert_int_equal(llama_state_seq_get_data(t.ctx, saved, *bytes, 0), *bytes);
+    uint8_t *saved = test_llama_state(&t, bytes);
     free(tokens);
     wnw_policy_free(policy);
     test_llama_close(&t);
@@ -337,10 +332,7 @@ static uint8_t *state_of_part(const char *recipe, bool apart, size_t *n_bytes)
     assert_ok(wnw_bridge_compress_cells(told.cache, &of));
     assert_int_equal(count(told.cache, told.cell, N_FROM), HEADS * N_FROM);
     assert_int_equal(count(told.cache, told.cell + N_FROM, N_LONG - N_FROM), HEADS * N_KEPT);
-    *n_bytes = llama_state_seq_get_size(t.ctx, 0);
-    uint8_t *state = malloc(*n_bytes);
-    assert_non_null(state);
-    assert_int_equal(llama_state_seq_get_data(t.ctx, state, *n_bytes, 0), *n_bytes);
+    uint8_t *state = test_llama_state(&t, n_bytes);
     free(tokens);
     wnw_policy_free(policy);
     test_llama_close(&t);
@@ -539,10 +531,8 @@ static void test_windows_are_freed(void **state)
         assert_int_equal(count_all(told.cache, false), each * N);
         assert_true(one < both);
         /* The first sequence comes back from a state, after which nobody knows where its tokens are; others are freed without it. */
-        const size_t bytes = llama_state_seq_get_size(t.ctx, 0);
-        uint8_t *saved = malloc(bytes);
-        assert_non_null(saved);
-        assert_int_equal(llama_state_seq_get_data(t.ctx, saved, bytes, 0), bytes);
+        size_t bytes;
+        uint8_t *saved = test_llama_state(&t, &bytes);
         assert_true(llama_memory_seq_rm(mem, 0, -1, -1));
         assert_ok(wnw_bridge_forget(told.cache, own[0], N));
         assert_int_equal(count_all(told.cache, true) + count_all(told.cache, false), 0);

@@ -137,10 +137,8 @@ static void clear(struct test_llama *t, float *logits)
 static void save_and_restore(struct test_llama *t, float *logits)
 {
     decode(t, 0, 0, N_PROMPT, NULL);
-    const size_t size = llama_state_seq_get_size(t->ctx, 0);
-    uint8_t *state = malloc(size);
-    assert_non_null(state);
-    assert_int_equal(llama_state_seq_get_data(t->ctx, state, size, 0), size);
+    size_t size;
+    uint8_t *state = test_llama_state(t, &size);
     decode(t, 1, 0, 17, NULL); /* the restored cells begin elsewhere */
     assert_true(llama_memory_seq_rm(llama_get_memory(t->ctx), 0, -1, -1));
     decode(t, 2, 0, 5, NULL);

@@ -192,16 +192,6 @@ static void test_as_in_a_session(void **state)
 
 /* ---- The other way: from libllama's cache to a session ---- */
 
-/* The state of the sequence that libllama has; the caller frees it. */
-static uint8_t *state_of(struct test_llama *t, size_t *n)
-{
-    *n = llama_state_seq_get_size(t->ctx, 0);
-    uint8_t *bytes = malloc(*n);
-    assert_non_null(bytes);
-    assert_int_equal(llama_state_seq_get_data(t->ctx, bytes, *n, 0), *n);
-    return bytes;
-}
-
 /* Both hold the same entries, and go on bit for bit alike. */
 static void check_same(wnw_session *a, wnw_session *b, const wnw_model *m, int32_t n_vocab)
 {
@@ -235,7 +225,7 @@ static void test_back(void **state)
     open_llama(&t, row);
     test_llama_decode(&t, 1, 0, tokens, N_OTHER, NULL); /* so that cells are not positions */
     load(&t, st);
-    uint8_t *bytes = state_of(&t, &n);
+    uint8_t *bytes = test_llama_state(&t, &n);
     assert_ok(wnw_engine_new(&e, m, NULL));
     assert_ok(wnw_stored_session(&stored, st, e, NULL));
     wnw_session *s = test_session_new(m, &row->how);
