@@ -5,7 +5,7 @@ import random
 import sys
 import tempfile
 
-from llama_server import TINY, Most, Server, at_once, check, finish, ids, until
+from llama_server import TINY, Most, Server, at_once, check, finish, ids, reads_documents, until
 
 winnow = sys.argv[1]
 CHAT = f"{TINY}/chat/smollm2.gguf"
@@ -117,7 +117,7 @@ def crowd_of_documents(s, seed, lists, n=30):
 
 for options, lists in ((("--policy", "full", "--kv-bytes", "3M"), 0), (("--policy", "keydiff", "--budget", "100", "--kv-bytes", "2200K"), 0.6)):
     with serve(*options, "--context", "3000", "--park", "8M", *documents) as s:
-        check("documents are read", until(lambda: all(d["ready"] for d in kv(s)["documents"])))
+        check("documents are read", reads_documents(s))
         most = Most(s)
         seen = sum(at_once(*[lambda i=i: crowd_of_documents(s, i, lists) for i in range(6)]), [])
         cap = kv(s)["cap"]

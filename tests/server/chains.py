@@ -6,7 +6,7 @@ import re
 import sys
 import tempfile
 
-from llama_server import TINY, Server, check, finish, until
+from llama_server import TINY, Server, check, finish, reads_documents
 
 try:
     import langchain_openai  # noqa: F401
@@ -31,7 +31,7 @@ with tempfile.TemporaryDirectory() as work:
         f.write(text)
     with Server([sys.argv[1], "serve", "-m", f"{TINY}/tiny-llama.gguf", "--port", "0", "--policy", "knorm", "--ratio", "0.5",
                  "--document", f"handbook={work}/handbook.txt"]) as server:
-        until(lambda: all(d["ready"] for d in server.ask("/winnow/kv").json["documents"]))
+        reads_documents(server)
         host, port = server.address()
         tokens = server.ask("/winnow/kv").json["documents"][0]["tokens"]
         for name, answer, read in (("LangChain", "reply.content", "reply.usage_metadata['input_tokens']"),

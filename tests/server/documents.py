@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from llama_server import TINY, Server, at_once, check, finish, ids, until
+from llama_server import TINY, Server, at_once, check, finish, ids, reads_documents, until
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
@@ -74,7 +74,7 @@ with serve("--policy", "keydiff", "--budget", "200", "--slots", "3", "--document
            "--document", f"other={path('other.txt', other)}", "--save", work.name) as s:
     first = chat(s, user("who"), winnow=named)
     check("a request waits until it was read", first.status == 200, first.text)
-    until(lambda: all(d["ready"] for d in kv(s)["documents"]))
+    reads_documents(s)
     d = document(s, 0)
     check("it is compressed", d["tokens"] > 1500 and d["entries"] == 200 and kv(s)["documents"][1]["entries"] == kv(s)["documents"][1]["tokens"], kv(s))
     check("its header stays", d["policy"] == "keydiff" and d["budget"] == 200, d)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from llama_server import TINY, Server, check, finish, ids, until
+from llama_server import TINY, Server, check, finish, ids, reads_documents
 
 winnow = sys.argv[1]
 CHAT = f"{TINY}/chat/smollm2.gguf"
@@ -63,7 +63,7 @@ def adapter(name, seed, n=128, rank=2):
 
 
 with serve("--policy", "keydiff", "--budget", "100", "--save", folder.name, "--document", "d=" + document("d", words(300, 5))) as s:
-    check("the document is ready", until(lambda: all(d["ready"] for d in kv(s)["documents"])))
+    check("the document is ready", reads_documents(s))
     # The policy of a request holds for its prompt, in every form.
     prompts = {"a text": words(300, 2), "a list of one text": [words(300, 2)], "tokens": ids(300, 2), "a list of tokens": [ids(300, 2)], "tokens and a text": [1, 2, words(300, 2)], "a text and tokens": [words(150, 2), *ids(200, 3)],
                "a list of both": [[1, words(300, 2)]], "an object": {"prompt_string": words(300, 2)}, "a list of an object": [{"prompt_string": [1, words(300, 2)]}]}
@@ -163,7 +163,7 @@ made = subprocess.run([winnow, "compress", "-m", CHAT, "-f", document("s", speci
 check("a document with control tokens is stored", made.returncode == 0, made.stderr[-500:])
 names = {"a": special, "b": plain, "alone": "<|im_end|>", "ends": "x <|im_end|>", "begins": "<|im_start|>user\nx"}
 with serve("--budget", "2000", *sum((["--document", f"{k}={document(k, v)}"] for k, v in names.items()), []), *(["--document", "stored=" + stored] if made.returncode == 0 else []), model=CHAT) as s:
-    check("all are ready", until(lambda: all(d["ready"] for d in kv(s)["documents"])), kv(s), s.log()[-1500:])
+    check("all are ready", reads_documents(s), kv(s), s.log()[-1500:])
     n = {d["name"]: d["tokens"] for d in kv(s)["documents"]}
     check("control tokens of a document are text", n["a"] == n["b"] and n["alone"] > n["ends"] - 3 > 8, n)
     for name in n:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from llama_server import TINY, Most, Server, at_once, check, finish, ids, until
+from llama_server import TINY, Most, Server, at_once, check, finish, ids, reads_documents
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
@@ -95,7 +95,7 @@ def furthest(xs, ys, n):
 
 # Everything is kept.
 with serve("--policy", "full", "--slots", "2", "--context", "3000", "--save", work.name, *documents()) as s:
-    until(lambda: all(d["ready"] for d in kv(s)["documents"]))  # else one is read in the slot that is saved
+    reads_documents(s)  # else one is read in the slot that is saved
     anew = chat(s, {}, texts["a"] + "\n\n" + texts["b"])
     keys = keys_of(state_of(s, anew))
     whole = chat(s, {"documents": ["a", "b"], "reread": 1})
@@ -141,7 +141,7 @@ with serve("--policy", "full", "--slots", "2", "--context", "3000", "--save", wo
 
 # A part of each is kept, and one is too short to be moved.
 with serve("--policy", "keydiff", "--budget", "150", "--slots", "2", "--context", "3000", "--document", f"tiny={path('tiny', texts['tiny'])}", *documents()) as s:
-    until(lambda: all(d["ready"] for d in kv(s)["documents"]))
+    reads_documents(s)
     joined = chat(s, {"documents": ["a", "b"]}, id_slot=0)
     slot = kv(s)["slots"][0]
     check("compressed ones are joined", read(joined) < 60 and 250 < slot["entries"] < 420, slot)
@@ -171,7 +171,7 @@ with serve("--policy", "full", "--slots", "2", "--context", "3000", *[x for name
 # Bounded memory. The later documents of a list count, and what is in their way leaves.
 def bounded(cap, *policy):
     s = serve(*policy, "--slots", "2", "--context", "3000", "--kv-bytes", str(cap), *documents())
-    until(lambda: all(d["ready"] for d in kv(s)["documents"]))
+    reads_documents(s)
     return s
 
 

@@ -36,6 +36,11 @@ def until(condition, seconds=30):
     return True
 
 
+def reads_documents(server):
+    """Waits until all documents of a server are read; whether they are."""
+    return until(lambda: all(d["ready"] for d in server.ask("/winnow/kv").json["documents"]))
+
+
 class Worker:
     """`winnow worker` at a free port of the loopback, whose kernels are ggml's. popen: more for subprocess.Popen."""
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from llama_server import TINY, Server, check, finish, ids, post, until
+from llama_server import TINY, Server, check, finish, ids, post, reads_documents
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
@@ -46,7 +46,7 @@ with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", s
     with serve("--save", folder, "--policy", "keydiff", "--budget", "100", "--document", f"notes={notes.name}") as s:
         host, port = s.address()
         here = f"Host: {host}:{port}"
-        check("the document is read", until(lambda: all(d["ready"] for d in s.ask("/winnow/kv").json["documents"])))
+        check("the document is read", reads_documents(s))
         s.complete(ids(200, 1), 3)
         before = s.ask("/slots").json[0]
         held = s.ask("/winnow/kv").json["slots"][0]["tokens"]

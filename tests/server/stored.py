@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from llama_server import TINY, Server, at_once, check, finish, ids, until
+from llama_server import TINY, Server, at_once, check, finish, ids, reads_documents
 
 winnow = sys.argv[1]
 model = f"{TINY}/tiny-llama.gguf"
@@ -85,7 +85,7 @@ with Server(command("--policy", "keydiff", "--budget", "200", "--slots", "3", "-
                     "--document", f"text={path('text.txt', words(300, 3))}", "--save", work.name)) as s:
     named = {"document": "first"}
     answers = [chat(s, user(q), winnow=named) for q in questions]
-    until(lambda: all(d["ready"] for d in s.ask("/winnow/kv").json["documents"]))
+    reads_documents(s)
     documents = s.ask("/winnow/kv").json["documents"]
     d = documents[0]
     check("it is there as it was stored", d["stored"] and d["tokens"] == n_first["n_tokens"] and abs(d["entries"] - n_first["kept_tokens_mean"]) < 0.1 and
@@ -149,7 +149,7 @@ with Server(command("--policy", "keydiff", "--ratio", "0.6", "--slots", "2", "--
 
 # It is part of a user's message. A request without such a message is not answered.
 with Server(command("--policy", "keydiff", "--slots", "1", "--document", f"first={first}")) as s:
-    until(lambda: all(d["ready"] for d in s.ask("/winnow/kv").json["documents"]))
+    reads_documents(s)
     for messages in ([{"role": "system", "content": "Be brief."}], [{"role": "assistant", "content": "Yes."}], []):
         r = chat(s, messages, winnow=named)
         check(f"no message of a user: {messages}", r.status == 400 and r.json["error"].get("param") == "winnow.document" and "no message" in r.text, r.text)
