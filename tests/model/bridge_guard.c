@@ -431,11 +431,7 @@ struct said {
 
 static void save(struct test_llama *t, struct said *said, int i)
 {
-    said->n_states[i] = llama_state_seq_get_size(t->ctx, 0);
-    said->states[i] = malloc(said->n_states[i]);
-    assert_non_null(said->states[i]);
-    assert_int_equal(llama_state_seq_get_data(t->ctx, said->states[i], said->n_states[i], 0),
-                     said->n_states[i]);
+    said->states[i] = test_llama_state(t, &said->n_states[i]);
 }
 
 /* Tokens one by one, with how often the worker was waited for in each. `saves`: states are read now and then, which is nothing that can be

@@ -258,11 +258,10 @@ static void test_state_of_dropped(void **state)
     drop_some(&t);
     const int64_t n = test_llama_entries(&t);
     assert_cmp(n, <, full * 3 / 4);
-    const size_t size = llama_state_seq_get_size(t.ctx, 0), whole = llama_state_get_size(t.ctx);
-    uint8_t *seq = malloc(size), *all = malloc(whole);
-    assert_non_null(seq);
+    const size_t whole = llama_state_get_size(t.ctx);
+    size_t size;
+    uint8_t *seq = test_llama_state(&t, &size), *all = malloc(whole);
     assert_non_null(all);
-    assert_int_equal(llama_state_seq_get_data(t.ctx, seq, size, 0), size);
     assert_cmp(llama_state_get_data(t.ctx, all, whole), >, 0);
     decode(&t, 0, N_PROMPT, N_MORE, want);
     llama_memory_clear(llama_get_memory(t.ctx), true);
@@ -385,12 +384,10 @@ static float *first_keys(const struct test_llama *t, int64_t n_tokens, int64_t *
     const int32_t n_layer = llama_model_n_layer(m);
     const uint64_t row = sizeof(float) * (uint64_t)(llama_model_n_embd(m) / llama_model_n_head(m)) *
                          (uint64_t)llama_model_n_head_kv(m);
-    const size_t size = llama_state_seq_get_size(t->ctx, 0);
-    uint8_t *state = malloc(size), head[16] = {0}; /* the type of float32 is 0 */
+    size_t size;
+    uint8_t *state = test_llama_state(t, &size), head[16] = {0}; /* the type of float32 is 0 */
     float *keys = malloc((size_t)n_tokens * row);
-    assert_non_null(state);
     assert_non_null(keys);
-    assert_int_equal(llama_state_seq_get_data(t->ctx, state, size, 0), size);
     memcpy(head, &n_layer, sizeof n_layer);
     memcpy(head + 8, &row, sizeof row);
     size_t at = 0;
