@@ -52,12 +52,24 @@ static bool goes_on(const struct serve_slot *s, size_t n)
     return s->n_removed == 0 || n > s->key_len / 4;
 }
 
+/* Whether nobody goes on with what a slot holds: nothing, or a document as it was read for all, which is kept by itself. */
+static bool is_spare(const struct serve_slot *s)
+{
+    return s->n_tokens == 0 || s->stores > 0;
+}
+
+/* The order in which slots are given to other prompts: spare ones first, then those that were unused for longest. */
+static bool goes_before(const struct serve_slot *a, const struct serve_slot *b)
+{
+    return is_spare(a) != is_spare(b) ? is_spare(a) : a->used < b->used;
+}
+
 /* The slot whose last prompt shares the longest beginning with this one. The beginning must be a tenth of this prompt, and no shorter than a
- * parked one. Otherwise the slot that was unused for longest. -1: there is none. */
+ * parked one. Otherwise the slot that is given away first. -1: there is none. */
 static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask, uint64_t from,
                       size_t n_parked)
 {
-    int32_t best = -1, oldest = -1;
+    int32_t best = -1, first = -1;
     size_t most = ask->key_len / 10;
     if (ask->slot >= 0)
         return from >> ask->slot & 1 ? ask->slot : -1;
@@ -71,10 +83,10 @@ static int32_t choose(const struct serve_slots *all, const struct serve_ask *ask
             most = n;
             best = i;
         }
-        if (oldest < 0 || s->used < all->slot[oldest].used)
-            oldest = i;
+        if (first < 0 || goes_before(s, &all->slot[first]))
+            first = i;
     }
-    return best >= 0 ? best : oldest;
+    return best >= 0 ? best : first;
 }
 
 /* Sets *slots to the chosen slot and the first free others, which are those that the server takes for further answers. */

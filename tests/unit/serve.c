@@ -247,6 +247,49 @@ static void test_a_slot_that_begins_alike_is_chosen(void **state)
     serve_slots_release(&v);
 }
 
+/* Conversations stay where another slot is empty or has a document as it was read for all. */
+static void test_conversations_are_replaced_last(void **state)
+{
+    (void)state;
+    open_slots(3, 0);
+    struct serve_ask talk = ask_of("a conversation that goes on"), novel = ask_of("the novel"),
+                     diary = ask_of("dear diary");
+    novel.stores = 1;
+    diary.stores = 2;
+    struct serve_claim x = claimed(&talk);
+    serve_slots_report(x.slot, &(struct serve_content){.n_tokens = 50, .entries = 500});
+    serve_slots_release(&x);
+    struct serve_claim y = claimed(&novel);
+    assert_int_not_equal(y.slot, x.slot);
+    serve_slots_report(y.slot, &(struct serve_content){.n_tokens = 80, .entries = 800});
+    serve_slots_release(&y);
+    struct serve_ask later = ask_of("quite another one");
+    struct serve_claim z = claimed(&later);
+    assert_int_not_equal(z.slot, x.slot);
+    assert_int_not_equal(z.slot, y.slot); /* it was never used */
+    serve_slots_report(z.slot, &(struct serve_content){.n_tokens = 50, .entries = 500});
+    serve_slots_release(&z);
+    for (int i = 0; i < 2; i++) { /* the slot of the novel, though that of the first conversation is older */
+        struct serve_claim v = claimed(&diary);
+        assert_int_equal(v.slot, y.slot);
+        serve_slots_report(v.slot, &(struct serve_content){.n_tokens = 80, .entries = 800});
+        serve_slots_release(&v);
+    }
+    struct serve_ask fourth = ask_of("fourth"), fifth = ask_of("no slot is spare");
+    struct serve_claim v = claimed(&fourth);
+    assert_int_equal(v.slot, y.slot);
+    serve_slots_report(v.slot, &(struct serve_content){.n_tokens = 50, .entries = 500});
+    serve_slots_release(&v);
+    v = claimed(&fifth);
+    assert_int_equal(v.slot, x.slot);
+    serve_slots_report(v.slot, &(struct serve_content){0});
+    serve_slots_release(&v);
+    struct serve_ask sixth = ask_of("what was erased holds nothing");
+    v = claimed(&sixth);
+    assert_int_equal(v.slot, x.slot);
+    serve_slots_release(&v);
+}
+
 /* A request that waits on a thread of its own. */
 struct waiting {
     struct serve_ask ask;
@@ -1504,6 +1547,7 @@ int main(void)
         cmocka_unit_test(test_quality),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_a_slot_that_begins_alike_is_chosen),
+        cmocka_unit_test(test_conversations_are_replaced_last),
         cmocka_unit_test(test_slots_of_one_request),
         cmocka_unit_test(test_who_waits_for_whom),
         cmocka_unit_test(test_a_visit_leaves_what_is_there),
