@@ -247,47 +247,36 @@ static void test_a_slot_that_begins_alike_is_chosen(void **state)
     serve_slots_release(&v);
 }
 
+/* A request that has begun and ended: its slot, which has n_tokens then. */
+static int32_t ended(const struct serve_ask *ask, int32_t n_tokens)
+{
+    const struct serve_claim claim = claimed(ask);
+    serve_slots_report(claim.slot,
+                       &(struct serve_content){.n_tokens = n_tokens, .entries = 10 * (int64_t)n_tokens});
+    serve_slots_release(&claim);
+    return claim.slot;
+}
+
 /* Conversations stay where another slot is empty or has a document as it was read for all. */
 static void test_conversations_are_replaced_last(void **state)
 {
     (void)state;
     open_slots(3, 0);
     struct serve_ask talk = ask_of("a conversation that goes on"), novel = ask_of("the novel"),
-                     diary = ask_of("dear diary");
+                     diary = ask_of("dear diary"), later = ask_of("quite another one"),
+                     fourth = ask_of("fourth"), fifth = ask_of("no slot is spare"),
+                     sixth = ask_of("what was erased holds nothing");
     novel.stores = 1;
     diary.stores = 2;
-    struct serve_claim x = claimed(&talk);
-    serve_slots_report(x.slot, &(struct serve_content){.n_tokens = 50, .entries = 500});
-    serve_slots_release(&x);
-    struct serve_claim y = claimed(&novel);
-    assert_int_not_equal(y.slot, x.slot);
-    serve_slots_report(y.slot, &(struct serve_content){.n_tokens = 80, .entries = 800});
-    serve_slots_release(&y);
-    struct serve_ask later = ask_of("quite another one");
-    struct serve_claim z = claimed(&later);
-    assert_int_not_equal(z.slot, x.slot);
-    assert_int_not_equal(z.slot, y.slot); /* it was never used */
-    serve_slots_report(z.slot, &(struct serve_content){.n_tokens = 50, .entries = 500});
-    serve_slots_release(&z);
-    for (int i = 0; i < 2; i++) { /* the slot of the novel, though that of the first conversation is older */
-        struct serve_claim v = claimed(&diary);
-        assert_int_equal(v.slot, y.slot);
-        serve_slots_report(v.slot, &(struct serve_content){.n_tokens = 80, .entries = 800});
-        serve_slots_release(&v);
-    }
-    struct serve_ask fourth = ask_of("fourth"), fifth = ask_of("no slot is spare");
-    struct serve_claim v = claimed(&fourth);
-    assert_int_equal(v.slot, y.slot);
-    serve_slots_report(v.slot, &(struct serve_content){.n_tokens = 50, .entries = 500});
-    serve_slots_release(&v);
-    v = claimed(&fifth);
-    assert_int_equal(v.slot, x.slot);
-    serve_slots_report(v.slot, &(struct serve_content){0});
-    serve_slots_release(&v);
-    struct serve_ask sixth = ask_of("what was erased holds nothing");
-    v = claimed(&sixth);
-    assert_int_equal(v.slot, x.slot);
-    serve_slots_release(&v);
+    const int32_t x = ended(&talk, 50), y = ended(&novel, 80), z = ended(&later, 50);
+    assert_int_not_equal(y, x);
+    assert_int_not_equal(z, x);
+    assert_int_not_equal(z, y); /* it was never used */
+    for (int i = 0; i < 2; i++) /* the slot of the novel, though that of the first conversation is older */
+        assert_int_equal(ended(&diary, 80), y);
+    assert_int_equal(ended(&fourth, 50), y);
+    assert_int_equal(ended(&fifth, 0), x);
+    assert_int_equal(ended(&sixth, 0), x);
 }
 
 /* A request that waits on a thread of its own. */
