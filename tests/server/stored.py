@@ -212,8 +212,8 @@ files = f"{st.st_dev} {st.st_ino} {st.st_size} {st.st_mtime_ns // 10**9} {st.st_
 swapped = {"WINNOW_SERVE_MODEL_FILES": files, "WINNOW_SERVE_DOCUMENTS": f"x={shape}\n", "WINNOW_SERVE_FINGERPRINT": own, "WINNOW_SERVE_POLICY": "keydiff"}
 done = subprocess.run([server, "-m", model, "-dev", "WINNOW", "-ngl", "99", "--fit", "off", "-kvu", "-np", "1", "-c", "2048", "-b", "512", "--cache-ram", "0", "--host",
                        "127.0.0.1", "--port", "0", "-t", "1"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={**os.environ, **swapped})
-# Another thread may have begun a line of the log there.
-lines = [line for line in done.stderr.splitlines() if "winnow: " in line]
+# Another thread may have begun a line of the log there, with its time.
+lines = [line for line in done.stderr.splitlines() if re.match(r"([\d.]+ )?([A-Z] )?winnow", line)]
 check("another shape", done.returncode == 2 and len(lines) == 1 and "document x: libllama does not take it" in lines[0] and
       "listening on" not in done.stderr + done.stdout, done.returncode, done.stderr[-800:])
 refuses("another type", "-ctk q8_0", compress("q8", small, "--policy", "full", "--kv-type", "q8_0", "--kv-rotate", "off"))
