@@ -45,12 +45,6 @@ static double bound_of(const struct kind *kind)
 /* The first kind with flash attention: devices around others drop entries of such layers alone. */
 enum { FLASH = 2 };
 
-/* Shifts of quantised keys need a larger model, whose weights would go to a server many times. */
-static bool is_long(const struct kind *kind, bool shifts)
-{
-    return place.remote && shifts && kind->params.type_k;
-}
-
 static int32_t token(int32_t seq, int32_t i)
 {
     return 1 + (seq * 1231 + i * 7919 + i * i * 13) % 250;
@@ -167,10 +161,10 @@ static const struct steps all_steps[] = {
 static const char *const models[] = {"tiny/tiny-qwen2-f32.gguf", "tiny/tiny-llama.gguf"};
 
 /* libllama shifts quantised keys of heads that are multiples of 64 long alone; with others it reads a null pointer, without
- * us as well. The tiny models' heads are 32 long. */
+ * us as well. */
 static const char *shifting_model(const struct kind *kind)
 {
-    return kind->params.type_k ? "smollm2-135m-f32.gguf" : models[0];
+    return kind->params.type_k ? "tiny/tiny-qwen3.gguf" : models[0];
 }
 
 static float *logits_of(const char *path, const struct steps *s, const struct test_llama_params *p,
@@ -213,7 +207,7 @@ static void test_as_without_us(void **state)
             if (s->run != shift)
                 for (size_t m = 0; m < sizeof models / sizeof *models; m++)
                     check(models[m], s, &kinds[k], streams);
-            else if (!is_long(&kinds[k], true))
+            else
                 check(shifting_model(&kinds[k]), s, &kinds[k], streams);
 }
 
@@ -509,7 +503,7 @@ static int run_all(void)
     for (size_t i = 0; i < n; i++) {
         const struct kind one[] = {first[i]};
         failed += run_rows(test_state_of_dropped, one) + run_rows(test_others_of_dropped, one);
-        failed += is_long(one, true) ? 0 : run_rows(test_shift_of_dropped, one);
+        failed += run_rows(test_shift_of_dropped, one);
     }
     /* ggml's RPC notes the graph that it sent last for all threads together, and may send another one's. */
     return place.remote ? failed : failed + cmocka_run_group_tests(tests, NULL, NULL);
