@@ -138,6 +138,19 @@ static bool may_reuse(const struct serve_slot *s, const struct serve_ask *ask)
                            ask);
 }
 
+/* The slot that holds something, serves nobody and was unused for longest, none of the bits `but`; -1: there is none. */
+static int32_t oldest_idle(const struct serve_slots *all, uint64_t but)
+{
+    int32_t oldest = -1;
+    for (int32_t i = 0; i < all->n_slots; i++) {
+        const struct serve_slot *s = &all->slot[i];
+        if (!s->claimed && s->n_tokens > 0 && !(but >> i & 1) &&
+            (oldest < 0 || s->used < all->slot[oldest].used))
+            oldest = i;
+    }
+    return oldest;
+}
+
 /* ---- What a slot is taken from ---- */
 
 /* Tokens that are worth parking, and bytes of a prompt that are worth it where the rest of it is used. */
@@ -381,11 +394,7 @@ bool serve_slots_claim_in_way(int32_t slot, struct serve_claim *claim)
 {
     static const struct serve_ask visit = {.key = "", .slot = -1, .n_slots = 1, .visits = true};
     struct serve_slots *all = serve_slots_lock();
-    int32_t oldest = -1;
-    for (int32_t i = 0; i < all->n_slots; i++)
-        if (!all->slot[i].claimed && all->slot[i].n_tokens > 0 &&
-            (oldest < 0 || all->slot[i].used < all->slot[oldest].used))
-            oldest = i;
+    const int32_t oldest = oldest_idle(all, 0);
     const bool found = oldest >= 0 && !serve_slots_list_fits(all, slot);
     *claim = (struct serve_claim){.slot = found ? oldest : -1, .slots = found ? UINT64_C(1) << oldest : 0};
     if (found && serve_parks_are_on())
@@ -460,13 +469,7 @@ void serve_slots_was_parked(struct serve_lost *lost)
 int32_t serve_slots_give_up(uint64_t but, struct serve_park_about *about, bool *parks)
 {
     struct serve_slots *all = serve_slots_lock();
-    int32_t oldest = -1;
-    for (int32_t i = 0; i < all->n_slots; i++) {
-        const struct serve_slot *s = &all->slot[i];
-        if (!s->claimed && s->n_tokens > 0 && !(but >> i & 1) &&
-            (oldest < 0 || s->used < all->slot[oldest].used))
-            oldest = i;
-    }
+    const int32_t oldest = oldest_idle(all, but);
     *parks = false;
     if (oldest >= 0) {
         struct serve_slot *s = &all->slot[oldest];
