@@ -77,8 +77,9 @@ struct wnw__compiler_checks {
     struct wnw__compiler_gain {
         double mean, error; /* nats per token, and the standard error */
     } gain[WNW_N_OVER];
-    double constant;   /* one threshold that keeps as much as the learned ones on average over the prompts */
-    bool tau_rejected; /* WNW_OVER_CONSTANT gains less than its error */
+    double
+        constant; /* the lowest one threshold that keeps as much as the learned ones on average over the prompts */
+    bool tau_rejected;                            /* WNW_OVER_CONSTANT gains no more than its error */
     double kept_learned, kept_one, kept_constant; /* entries per head */
     double bound_layers,
         bound_prompts; /* shares where the learned ones keep fewer entries than there is room */

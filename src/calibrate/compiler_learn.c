@@ -132,6 +132,12 @@ static struct wnw__compiler_gain gain_of(const struct wnw__compiling *w, enum wn
     return (struct wnw__compiler_gain){mean, n > 1 ? sqrt(square / (n - 1) / n) : INFINITY};
 }
 
+/* More than its standard error. What changes nothing, as thresholds that never bind, gains 0 with an error of 0. */
+static bool is_a_gain(const struct wnw__compiler_gain *g)
+{
+    return g->mean > g->error;
+}
+
 /* ---- Head weights ---- */
 
 bool wnw__compiler_has_weights(const struct wnw__compiling *w)
@@ -169,7 +175,7 @@ static int check_heads(struct wnw__compiling *w)
     WNW_TRY(wnw__compiler_do(w, WNW_TASK_HELD_HEADS));
     k->compared = true;
     k->gain[WNW_HEADS_OVER_ONE] = gain_of(w, WNW_TASK_HELD_HEADS, 0, WNW_TASK_HELD_HEADS, 1);
-    k->rejected = k->gain[WNW_HEADS_OVER_ONE].mean < k->gain[WNW_HEADS_OVER_ONE].error;
+    k->rejected = !is_a_gain(&k->gain[WNW_HEADS_OVER_ONE]);
     if (k->rejected)
         set_ones(w);
     return WNW_OK;
@@ -177,14 +183,16 @@ static int check_heads(struct wnw__compiling *w)
 
 /* ---- One threshold that keeps as much on average ---- */
 
-/* Where the falling line of mean sizes over the steps passes through `kept`, straight between steps. */
+/* Where the falling line of mean sizes over the steps passes through `kept`, straight between steps. If lower thresholds keep no more, it is
+ * the lowest. Sums of the same sizes may differ by their rounding. */
 static double constant_for(const struct wnw__compiling *w, double kept)
 {
     const int32_t n = w->o.held_out;
+    const double most = kept * (1 + 1e-9);
     double before = held_sum(w, WNW_TASK_HELD_TAUS, WNW_HELD_CURVE, 1) / n;
     for (int32_t i = 1; i < WNW_COMPILER_STEPS; i++) {
         const double here = held_sum(w, WNW_TASK_HELD_TAUS, WNW_HELD_CURVE + i, 1) / n;
-        if (here <= kept) {
+        if (here <= most) {
             const double low = wnw__compiler_step(i - 1), high = wnw__compiler_step(i);
             const double share = before > here ? (before - kept) / (before - here) : 0;
             return low + (high - low) * fmin(fmax(share, 0), 1);
@@ -207,7 +215,7 @@ static int check_thresholds(struct wnw__compiling *w)
     k->gain[WNW_OVER_ONE] = gain_of(w, held, WNW_HELD_ONE, held, WNW_HELD_LEARNED);
     k->gain[WNW_OVER_NONE] = gain_of(w, held, WNW_HELD_NONE, held, WNW_HELD_LEARNED);
     k->gain[WNW_OVER_CONSTANT] = gain_of(w, one, 0, held, WNW_HELD_LEARNED);
-    k->tau_rejected = k->gain[WNW_OVER_CONSTANT].mean < k->gain[WNW_OVER_CONSTANT].error;
+    k->tau_rejected = !is_a_gain(&k->gain[WNW_OVER_CONSTANT]);
     k->kept_learned = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_LEARNED, n);
     k->kept_one = held_sum(w, held, WNW_HELD_KEPT + WNW_HELD_ONE, n);
     k->kept_constant = held_sum(w, one, 1, n);

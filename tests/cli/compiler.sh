@@ -52,7 +52,7 @@ for taus, froms in zip(r.get("tau_learned", r["tau"]), r["tau_from"], strict=Tru
     assert len(taken) <= 1, (taus, froms)
 assert r["tau_constant"] > 0
 # Thresholds that do not beat the one by a standard error are not what methods read.
-constant = c["tau_gain_over_constant"] < c["tau_gain_over_constant_error"]
+constant = c["tau_gain_over_constant"] <= c["tau_gain_over_constant_error"]
 assert (o["settings"]["tau_origin"] == "constant") == ("tau_learned" in r) == ("written into all cells" in report) == constant, c
 read = {t for layer in r["tau"] for row in layer for t in row}
 assert not constant or len(read) == 1 and abs(read.pop() - r["tau_constant"]) < 1e-6, (read, r["tau_constant"])
@@ -72,6 +72,17 @@ assert b["settings"]["head_origin"] != a["settings"]["head_origin"] or b["result
 PY
 make 'another seed' "$work/seed.json" "$small" --budget 48 -t 1 --seed 7
 cmp -s "$work/p/compiler-b48.json" "$work/seed.json" && fail 'another seed gives the same file'
+
+# Where so many entries clear each threshold that none binds, nothing was learned: the lowest threshold that was tried is the one of all.
+make 'thresholds that never bind' "$work/idle.json" "${small/length=160/length=600}" --budget 17 -t 1 &&
+    py "$work/idle.json" "$work/out" <<'PY' || fail 'thresholds that never bind'
+import json, sys
+o, report = json.load(open(sys.argv[1])), open(sys.argv[2]).read()
+r = o["results"]
+assert r["checks"]["bound_layers"] == 0 and r["checks"]["kept"] == 17, r["checks"]
+assert o["settings"]["tau_origin"] == "constant" and abs(r["tau_constant"] - 1 / 16) < 1e-9, (o["settings"]["tau_origin"], r["tau_constant"])
+assert "written into all cells" in report, report
+PY
 
 # The method reads the tables by its name.
 ids 300 >"$work/ids"
