@@ -9,7 +9,7 @@ import numpy as np
 from .methods import (REPEAT, accumulated, as_many_as_needed, average, behind, case, choose,
                       critical, defensive_scores, expected_scores, headkv_counts, heads_first, keydiff_scores,
                       kvzip_scores, layers, lookback, over_layer, partitions, pool, ranked, replay_scores,
-                      share_out, snapkv_heads, snapkv_scores, spread, streaming, uniform, whole)
+                      share_out, snapkv_heads, snapkv_scores, splitmix, spread, streaming, uniform, whole)
 
 
 # ---- a made-up profile ----
@@ -276,15 +276,28 @@ def in_room(p, r, first, last, room):
     return last if room >= 1 else max(0, min(last, floor(room * floor(p.n * (1 - r) + 1e-6)) - first))
 
 
+def shuffled(n, seed):
+    """An order of heads by Fisher and Yates, with the random numbers of src/base/random.h."""
+    order, state = list(range(n)), splitmix(splitmix(seed << 32))
+    for i in range(n - 1, 0, -1):
+        k = splitmix(state) % (i + 1)
+        state = (state + 0x9e3779b97f4a7c15) % 2**64
+        order[i], order[k] = order[k], order[i]
+    return order
+
+
 @case("keydiff-values-shares", scores=keydiff_values_scores)
 @case("keydiff-shares", scores=keydiff_scores)
 @case("keydiff-shares:last=32,room=0.3", scores=keydiff_scores, last=32, room=0.3)
-def heads_by_shares(p, r, scores, first=4, last=1, room=1):
+@case("keydiff+random_shares:seed=3", scores=keydiff_scores, seed=3)
+def heads_by_shares(p, r, scores, first=4, last=1, room=1, seed=None):
     """Counts p + s(f) (n - p) with s linear in log f, for the f at which they come to the size."""
     last = max(1, in_room(p, r, first, last, room))  # the newest stays
     shares = p.profile["shares"]
     size = np.log([1, *shares["size"]])
     table = np.concatenate([np.ones((1, p.L * p.K)), np.array(shares["share"]).reshape(-1, p.L * p.K)])
+    if seed is not None:
+        table = table[:, shuffled(p.L * p.K, seed)]
 
     def parts(f):
         if f < shares["size"][-1]:

@@ -17,6 +17,8 @@
  * compressing again changes nothing. Sizes below the smallest measured one are refused where they are asked for,
  * not where decoding gets there. No score is read. Cost O(R) for R heads, for any n.
  */
+#include "budget/shares.h"
+
 #include "method/count.h"
 #include "policy/part.h"
 #include "profile/profile.h"
@@ -24,12 +26,17 @@
 
 #include <math.h>
 
-static void needs(const void *opts, wnw_needs *out)
+void wnw__shares_needs(const void *opts, wnw_needs *out)
 {
     (void)opts;
     out->flags = WNW_NEED_PROFILE;
     out->profiles = 1u << WNW_PROFILE_SHARES;
 }
+
+struct problem {
+    const wnw_layer_problem *p;
+    const float *other; /* as in budget/shares.h */
+};
 
 /* s_r(f). */
 static double share_of(const wnw_layer_problem *p, int32_t r, double f)
@@ -50,8 +57,8 @@ static double share_of(const wnw_layer_problem *p, int32_t r, double f)
 
 static double count_of(const void *user, int32_t r, double removed)
 {
-    const wnw_layer_problem *p = user;
-    return wnw__look_count(p, r, share_of(p, r, 1 - removed));
+    const struct problem *x = user;
+    return wnw__look_count(x->p, r, share_of(x->p, x->other ? (int32_t)x->other[r] : r, 1 - removed));
 }
 
 /* Refuses a size below the smallest that was measured, if nothing of the prompt was dropped yet. */
@@ -69,15 +76,14 @@ static int check_size(const wnw_layer_problem *p, int64_t n_all, int64_t total)
         100 * smallest, 100 * (double)total / (double)n_all);
 }
 
-static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
-                          char *warning)
+int wnw__shares_allocate(const wnw_layer_problem *p, const float *other, int32_t *n_keep, float *scratch)
 {
-    (void)opts;
-    (void)warning;
+    const struct problem x = {p, other};
     const wnw_profile *of = p->profile;
     const int32_t n_row = p->n_layer * p->n_head_kv;
     int64_t n_all = 0;
-    const struct wnw__count_rule rule = {.count = count_of, .user = p, .n_entry = p->n_entry, .n_row = n_row};
+    const struct wnw__count_rule rule = {
+        .count = count_of, .user = &x, .n_entry = p->n_entry, .n_row = n_row};
     if (!of || !of->best_share || of->model.n_layer != p->n_layer_model ||
         of->model.n_head_kv != p->n_head_kv)
         return wnw__fail(WNW_E_MISMATCH, "shares needs a calibration profile of kind shares for this model");
@@ -87,6 +93,14 @@ static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t 
     WNW_TRY(check_size(p, n_all, total));
     wnw__count_rule_round(&rule, wnw__count_rule_find(&rule, total), 0, n_row, total, scratch, n_keep);
     return WNW_OK;
+}
+
+static int allocate_model(const void *opts, const wnw_layer_problem *p, int32_t *n_keep, float *scratch,
+                          char *warning)
+{
+    (void)opts;
+    (void)warning;
+    return wnw__shares_allocate(p, NULL, n_keep, scratch);
 }
 
 static const wnw_option options[] = {
@@ -115,7 +129,7 @@ const wnw_head_budget wnw__head_budget_shares = {
              "From no paper that we know; docs/research/auto.md has what it does to answers.\n\n"
              "Cost: O(R) for R heads, for any n.",
          .options = options, .options_size = sizeof(struct wnw__look_opts),
-         .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND | WNW_FLAG_COMPETES, .needs = needs,
+         .flags = WNW_FLAG_RAGGED | WNW_FLAG_BLIND | WNW_FLAG_COMPETES, .needs = wnw__shares_needs,
          .keep = wnw__look_keep},
     .allocate_model = allocate_model,
 };

@@ -106,15 +106,20 @@ static void make(struct problem *q, int32_t n, int32_t budget, const float first
                                .n_past = n};
 }
 
-static int run(struct problem *q, int32_t *n_keep)
+static int run_as(const char *recipe, struct problem *q, int32_t *n_keep)
 {
     wnw_policy *policy;
-    float scratch[ROW];
-    policy = test_policy("random+shares");
+    float scratch[2 * ROW];
+    policy = test_policy(recipe);
     const int rc = policy->part[WNW_PART_HEAD_BUDGET].heads.allocate_model(
         policy->opts[WNW_PART_HEAD_BUDGET], &q->p, n_keep, scratch, q->warning);
     wnw_policy_free(policy);
     return rc;
+}
+
+static int run(struct problem *q, int32_t *n_keep)
+{
+    return run_as("random+shares", q, n_keep);
 }
 
 static const float at_half[ROW] = {1, 0.6f, 0.3f, 0.1f}, at_quarter[ROW] = {0.7f, 0.2f, 0.1f, 0};
@@ -218,6 +223,36 @@ static void refuses(void **state)
     q.p.profile = NULL;
     assert_error(run(&q, got), WNW_E_MISMATCH);
     assert_says("kind shares");
+}
+
+/* The control gives the same counts to other heads: four counts have 24 orders, and 200 seeds find all. */
+static void counts_go_to_other_heads(void **state)
+{
+    (void)state;
+    static const int32_t counts[ROW] = {100, 60, 30, 10};
+    bool found[1 << 2 * ROW] = {false};
+    int32_t n_found = 0;
+    for (int32_t seed = 0; seed < 200; seed++) {
+        char recipe[64];
+        struct problem q;
+        int32_t got[ROW], again[ROW];
+        snprintf(recipe, sizeof recipe, "random+random_shares:seed=%d", (int)seed);
+        make(&q, 100, 50, at_half, at_quarter);
+        assert_ok(run_as(recipe, &q, got));
+        assert_ok(run_as(recipe, &q, again));
+        assert_memory_equal(got, again, sizeof got);
+        int32_t order = 0, n_there = 0; /* two bits for the head of each count */
+        for (int32_t k = 0; k < ROW; k++)
+            for (int32_t r = 0; r < ROW; r++)
+                if (got[r] == counts[k]) {
+                    order |= r << 2 * k;
+                    n_there++;
+                }
+        assert_int_equal(n_there, ROW);
+        n_found += !found[order];
+        found[order] = true;
+    }
+    assert_int_equal(n_found, 24);
 }
 
 /* For any shares and lengths, a plan is exact, and the first and last entries stay. */
@@ -326,15 +361,11 @@ static void counts_come_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_by_hand),
-        cmocka_unit_test(counts_by_rank),
-        cmocka_unit_test(overlaps_by_hand),
-        cmocka_unit_test(uniform_shares_are_equal),
-        cmocka_unit_test(compressing_again),
-        cmocka_unit_test(refuses),
-        cmocka_unit_test(plans_are_exact),
-        cmocka_unit_test(the_header_stays),
-        cmocka_unit_test(the_last_stay_where_there_is_room),
+        cmocka_unit_test(counts_by_hand),           cmocka_unit_test(counts_by_rank),
+        cmocka_unit_test(overlaps_by_hand),         cmocka_unit_test(uniform_shares_are_equal),
+        cmocka_unit_test(compressing_again),        cmocka_unit_test(refuses),
+        cmocka_unit_test(counts_go_to_other_heads), cmocka_unit_test(plans_are_exact),
+        cmocka_unit_test(the_header_stays),         cmocka_unit_test(the_last_stay_where_there_is_room),
         cmocka_unit_test(counts_come_first),
     };
     return run_rows(budget_by_hand, budget_rows) + cmocka_run_group_tests(tests, NULL, NULL);
