@@ -73,7 +73,7 @@ PY
 make 'another seed' "$work/seed.json" "$small" --budget 48 -t 1 --seed 7
 cmp -s "$work/p/compiler-b48.json" "$work/seed.json" && fail 'another seed gives the same file'
 
-# Where so many entries clear each threshold that none binds, nothing was learned: the lowest threshold that was tried is the one of all.
+# Where no threshold binds, nothing was learned: the lowest threshold that was tried is the one of all.
 make 'thresholds that never bind' "$work/idle.json" "${small/length=160/length=600}" --budget 17 -t 1 &&
     py "$work/idle.json" "$work/out" <<'PY' || fail 'thresholds that never bind'
 import json, sys
