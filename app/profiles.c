@@ -116,7 +116,7 @@ static double distance_of(int64_t of_table, double budget)
     return budget > 0 ? fabs(log2((double)of_table / budget)) : (double)of_table;
 }
 
-/* Finds the table in the folder whose budget is nearest; of two that are equally near, the smaller. */
+/* Finds the table in the folder whose budget is nearest. Of two that are equally near it is the larger, whose thresholds evict less. */
 static bool nearest_table(char **path, const char *folder, double budget)
 {
     int64_t best = 0;
@@ -126,7 +126,7 @@ static bool nearest_table(char **path, const char *folder, double budget)
         if (b == 0)
             continue;
         const double near = distance_of(b, budget), so_far = best > 0 ? distance_of(best, budget) : INFINITY;
-        if (near < so_far || (near == so_far && b < best))
+        if (near < so_far || (near == so_far && b > best))
             best = b;
     }
     if (dir)

@@ -3,7 +3,8 @@
 . "$(dirname "$0")/lib.sh"
 need_file "$models/smollm2-135m.gguf"
 mkdir -p "$work/cache/models"
-seq 400 | awk '{ print 500 + ($1 * 37) % 900 }' >"$work/ids"
+seq 1300 | awk '{ print 500 + ($1 * 37) % 900 }' >"$work/ids"
+head -400 "$work/ids" >"$work/fewer"
 head -160 "$work/ids" >"$work/few"
 checked=0
 for file in share/profiles/*/*.json; do
@@ -40,7 +41,7 @@ for model, known in hashes.items():
     numbers = b"".join(base64.b64decode(x, validate=True) for key in ("query_mean", "query_std", "query_corr", "filter") for x in results[key])
     assert hashlib.sha256(numbers).hexdigest() == known, model
 PY
-for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}; do
+for file in {smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b128,compiler-b512,compiler-b1024,curves,shares}; do
     [ -f "share/profiles/$file.json" ] || fail "there is no profile $file"
 done
 for file in {smollm2-135m,qwen2.5-coder-0.5b}/{gate,inputgate} {smollm2-135m,qwen2.5-coder-0.5b,gemma-3-270m}/quality {gemma-3-270m,qwen2.5-coder-1.5b}/{shares,gate}; do
@@ -93,14 +94,21 @@ PY
     mapfile -t args < <(plan --policy "$4" "$2" "$3" --profile "$table")
     bad "$1, named" 'compilerkv: the compiler profile was made' "${args[@]}"
 }
-left_out 'a budget' --budget 90 compilerkv compilerkv:table=none
-left_out 'a ratio' --ratio 0.8 compilerkv-strict compilerkv-strict:table=none
+left_out 'a budget' --budget 60 compilerkv compilerkv:table=none
+left_out 'a ratio' --ratio 0.96 compilerkv-strict compilerkv-strict:table=none
 left_out 'another window' --budget 300 compilerkv:window=32 compilerkv:window=32,table=none
 mapfile -t args < <(plan --policy compilerkv --budget 300 --profile "$table")
 good 'a size that it serves' "${args[@]}"
 # 110 is less than half of its 512, and as much of 400 tokens as 512 of 1862: its share is a half, which serves from a quarter on.
-mapfile -t args < <(plan --policy compilerkv --budget 110 --profile "$table")
+mapfile -t args < <(plan --policy compilerkv --budget 110 --profile "$table" --tokens "$work/fewer")
 good 'a share that it serves' "${args[@]}" && { grep -q 'made for a budget of 512, not 110' "$work/err" || fail "no word of the budget: $(cat "$work/err")"; }
+# Of the tables that ship, the nearest is read; of two that are as near, the larger.
+for of in 90:128 128:128 180:128 256:512 400:512 900:1024; do
+    mapfile -t args < <(plan --policy compilerkv --budget ${of%:*})
+    good "the nearest table, $of" "${args[@]}" || continue
+    read -r said < <(sed -n 's/.*made for a budget of \([0-9]*\), not.*/\1/p' "$work/err"; echo "${of%:*}")
+    [ "$said" = "${of#*:}" ] || fail "the table for ${of%:*} is that of $said: $(cat "$work/err")"
+done
 
 # A file in the cache folder that cannot be used hides nothing: what is shipped is read, and a line says why.
 own=$work/cache/profiles/smollm2-135m

@@ -34,7 +34,7 @@ mv "$work/stage/usr/else" "$work/stage/kept" # what still looked there would not
 # ---- What is there ----
 for file in bin/winnow include/winnow{,_batch,_bridge,_calibrate,_chat,_method,_store,_study,_tools}.h share/doc/winnow/{LICENSE,NOTICE} \
     share/winnow/text/calibration.txt share/winnow/text/held-out.txt share/winnow/text/README.md share/winnow/text/kinds/{code,dialogue,records}.txt \
-    share/winnow/profiles/{smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b512,curves,shares}.json \
+    share/winnow/profiles/{smollm2-135m,qwen2.5-coder-0.5b}/{srh,layers,heads,stats,compiler-b{128,512,1024},curves,shares}.json \
     share/winnow/profiles/smollm2-135m/{gate,inputgate,quality}.json share/man/man1/{winnow,winnow-run,winnow-bench-observe}.1 \
     share/bash-completion/completions/winnow share/zsh/site-functions/_winnow share/fish/vendor_completions.d/winnow.fish; do
     [ -s "$prefix/$file" ] || fail "no $file"
