@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds the shortest recipe of a policy: the one with which fewest parts differ from the first name's, of those the one that names
- * fewest, then the one of fewest letters. So a preset that is the policy goes before another one with a part exchanged. Every preset, and the bare scorer, is tried
- * as the first name: all parts and options of the policy are added, then each is left out if it can be. A recipe counts
- * only if it parses to the policy, so this file need not know the parser's rules. Options of a part that is not named otherwise go to
- * the first name: keydiff-sampled:last=32 rather than another preset with +sampled:last=32.
+ * fewest, then the one of fewest letters. So a preset that is the policy goes before another one with a part exchanged. The scorer by its
+ * own name, if that is a preset's, too, goes before other presets with as many names and no fewer options: keydiff+random_shares
+ * before dms+random_shares. Every preset, and the bare scorer, is tried as the first name: all parts and options of the policy are added,
+ * then each is left out if it can be. A recipe counts only if it parses to the policy, so this file need not know the parser's rules.
+ * Options of a part that is not named otherwise go to the first name: keydiff-sampled:last=32 rather than another preset with
+ * +sampled:last=32.
  */
 #include "base/opt.h"
 #include "policy/policy.h"
@@ -32,6 +34,7 @@ struct search {
     const wnw_part *parts[WNW_N_PART_KINDS];
     char best[MAX_RECIPE]; /* "" = none yet */
     int32_t n_best;        /* its cost */
+    int32_t n_option;      /* options that a recipe with another first name must be below */
 };
 
 static bool is_name(const struct pieces *ps, int32_t i)
@@ -139,7 +142,23 @@ static int32_t cost_of(const struct pieces *ps)
     return (n_named + ps->n_gathered) * MAX_PIECES + n_named;
 }
 
-static void try_first(struct search *se, const char *first)
+static int32_t n_options(const struct pieces *ps)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < ps->n; i++)
+        n += !is_name(ps, i) && !ps->piece[i].out;
+    return n;
+}
+
+/* Whether a recipe of as many parts goes before the best one. A preset alone is read more easily than a scorer with options. */
+static bool goes_before(const struct search *se, const struct pieces *ps, const char *text)
+{
+    const bool is_alone = strpbrk(text, ":+") == NULL;
+    return strlen(text) < strlen(se->best) && (is_alone || n_options(ps) < se->n_option);
+}
+
+/* is_method: the name is the scorer's, and that of a preset. */
+static void try_first(struct search *se, const char *first, bool is_method)
 {
     struct pieces ps;
     char text[MAX_RECIPE];
@@ -153,10 +172,11 @@ static void try_first(struct search *se, const char *first)
     gather_options(se, &ps);
     write_pieces(&ps, text, sizeof text);
     const int32_t n = cost_of(&ps);
-    if (*se->best && (n > se->n_best || (n == se->n_best && strlen(text) >= strlen(se->best))))
+    if (*se->best && (n > se->n_best || (n == se->n_best && !goes_before(se, &ps, text))))
         return;
     memcpy(se->best, text, strlen(text) + 1);
     se->n_best = n;
+    se->n_option = is_method ? n_options(&ps) : INT32_MAX;
 }
 
 /* Whether the recipe begins with the name of a part. */
@@ -183,10 +203,10 @@ int wnw_policy_short(const wnw_policy *p, char **text)
     const struct wnw__preset *row;
     char before[512];
     snprintf(before, sizeof before, "%s", wnw_last_error());
-    try_first(se, scorer);
+    try_first(se, scorer, wnw__preset_find(scorer, strlen(scorer)) != NULL);
     for (int32_t i = 0; (row = wnw__preset_get(i)); i++)
         if (begins_with(row->recipe, scorer) && strcmp(row->name, scorer) != 0)
-            try_first(se, row->name);
+            try_first(se, row->name, false);
     (void)wnw__fail(WNW_OK, "%s", before); /* recipes that did not parse are no failure of the caller */
     *text = strdup(*se->best ? se->best : wnw_policy_string(p));
     free(se);

@@ -197,6 +197,11 @@ static void texts_that_people_read(void **state)
         {"compresskv+retrieval_heads:k=4,heads=all", "compresskv:k=4,heads=all"},
         {"snapkv:pool=avg", "snapkv:pool=avg"},
         {"full", "full"},
+        /* Not as dms+random_shares and lukv:epsilon=0+shares, which name other methods. */
+        {"keydiff+random_shares", "keydiff+random_shares"},
+        {"expected_attention+shares", "expected_attention+shares"},
+        /* The scorer inputgate is no method by its own name. */
+        {"kvzap:recent=32,room=0.3+shares", "kvzap:recent=32,room=0.3+shares"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         wnw_policy *p = NULL;
