@@ -46,14 +46,14 @@ KINDS = {
             ("distinct keys (KeyDiff)", ("keydiff", None, None, "dms+lukv", "keydiff-shares", "dms+headkv")),
             ("random entries", (None, None, None, None, "random+shares", None)))]),
     "kinds.svg": (
-        "The same on tasks that ask for no copies: tracing and frequent words",
-        "Answers of 100, SmolLM2-135M, 1024 tokens, a quarter kept, the question comes after compression",
-        row("budgets-kinds-smollm2-135m", "full", "0").replace("ratio=0", "full"),
-        ["equal heads", "LU-KV", "HeadKV", "shares of KVzip"],
-        [(label, [row("budgets-kinds-smollm2-135m", policy, "0.75") for policy in policies]) for label, policies in (
-            ("expected attention", ("expected_attention", "lukv:epsilon=0", "lukv:epsilon=0+headkv", "lukv:epsilon=0+shares")),
-            ("distinct keys (KeyDiff)", ("keydiff", "dms+lukv", "dms+headkv", "keydiff-shares")),
-            ("random entries", ("random", "random+lukv", "random+headkv", "random+shares")))]),
+        "The same on tasks that ask for no copies, with budgets by chance",
+        "Answers of 100, Qwen2.5-Coder-0.5B, 1024 tokens, a quarter kept, the question comes after compression",
+        row("budgets-kinds-2-qwen2.5-coder-0.5b", "full", "0").replace("ratio=0", "full"),
+        ["by chance", "equal heads", "HeadKV", "shares of KVzip"],
+        [(label, [policy and row("budgets-kinds-2-qwen2.5-coder-0.5b", policy, "0.75") for policy in policies]) for label, policies in (
+            ("expected attention", (None, "expected_attention", "lukv:epsilon=0+headkv", "lukv:epsilon=0+shares")),
+            ("distinct keys (KeyDiff)", ("dms+random_shares", "keydiff", "dms+headkv", "keydiff-shares")),
+            ("random entries", ("random+random_shares", "random", "random+headkv", "random+shares")))]),
 }
 
 # A chart of differences: title, subtitle, (label, key of a contrast).
