@@ -8,7 +8,7 @@ next one, and so on, at each size. So budgets are as unequal as those of SHARES,
 
 OUT is a profile of kind `curves` with these budgets, which the head budget `lukv` reads. So one run can compare them: `keydiff+lukv:sinks=4` with
 `keydiff+shares:header=0`. A piece is 512 tokens and the 256 after them; each text that calibrations read (share/text) has
---pieces of them. Needs the package `winnow`, or WINNOW_LIBRARY=build/libwinnow.so and PYTHONPATH=python. Cost: a reading of 256 tokens for each head and piece.
+--pieces of them. Needs the package `winnow`. Cost: a reading of 256 tokens for each head and piece.
 """
 import argparse
 import ctypes
@@ -21,15 +21,11 @@ import numpy as np
 import winnow
 from winnow import _declarations as c
 from winnow._library import check, library
-from winnow._model import _no_logits, _Session, _size
+from winnow._model import _at, _no_logits, _plan_of, _Session, _size
 from winnow._scorer import Policy
 
 TEXTS = pathlib.Path(__file__).resolve().parent.parent / "share" / "text"
 N_READ, N_NEXT, N_FIRST, N_LAST = 512, 256, 4, 32
-
-
-def pointer_to(numbers):
-    return numbers.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
 
 
 def loss(session, last, following):
@@ -44,15 +40,9 @@ def loss(session, last, following):
 
     first = last.astype(np.float64)
     total.append(np.logaddexp.reduce(first) - first[following[0]])
-    check(library().wnw_session_prefill(session, pointer_to(following), len(following), c.wnw_logits_fn(add), None))
+    check(library().wnw_session_prefill(session, _at(following), len(following), c.wnw_logits_fn(add), None))
     assert len(total) == len(following)
     return float(np.mean(total))
-
-
-def positions_of(plan, il, ih):
-    at = ctypes.POINTER(ctypes.c_int32)()
-    n = library().wnw_plan_head(plan, il, ih, ctypes.byref(at))
-    return np.ctypeslib.as_array(at, (n,)).copy()
 
 
 def loss_with(session, last, following, keep):
@@ -61,10 +51,10 @@ def loss_with(session, last, following, keep):
     n_layer, n_head = len(keep), len(keep[0])
     rows = [row for layer in keep for row in layer]
     counts = np.array([len(row) for row in rows], np.int32)
-    at = (ctypes.POINTER(ctypes.c_int32) * len(rows))(*[pointer_to(row) for row in rows])
+    at = (ctypes.POINTER(ctypes.c_int32) * len(rows))(*[_at(row) for row in rows])
     check(lib.wnw_session_copy(ctypes.byref(other), session))
     try:
-        check(lib.wnw_plan_new(ctypes.byref(plan), n_layer, n_head, N_READ, pointer_to(counts), at))
+        check(lib.wnw_plan_new(ctypes.byref(plan), n_layer, n_head, N_READ, _at(counts), at))
         check(lib.wnw_session_apply(other, plan, None))
         return loss(other, last, following)
     finally:
@@ -76,11 +66,13 @@ def rises_of(model, tokens):
     """How much the loss after N_READ of the tokens rises by each head, [n_layer][n_head_kv]."""
     lib, session = library(), _Session(model)
     policy = Policy("keydiff", (), ())
-    plan, run = ctypes.POINTER(c.wnw_plan)(), c.wnw_run_default()
+    plan, run, report = ctypes.POINTER(c.wnw_plan)(), c.wnw_run_default(), c.wnw_report_default()
     run.policy = policy.pointer
     check(lib.wnw_session_begin(session.pointer, ctypes.byref(run)))
-    check(lib.wnw_session_prefill(session.pointer, pointer_to(tokens), N_READ, _no_logits, None))
-    check(lib.wnw_session_plan(session.pointer, policy.pointer, ctypes.byref(_size(0.75, None, None)), ctypes.byref(plan), None))
+    check(lib.wnw_session_prefill(session.pointer, _at(tokens), N_READ, _no_logits, None))
+    check(lib.wnw_session_plan(session.pointer, policy.pointer, ctypes.byref(_size(0.75, None, None)), ctypes.byref(plan), ctypes.byref(report)))
+    quarter = _plan_of(plan, policy.recipe, tokens[:N_READ], report, "keydiff")
+    lib.wnw_plan_free(plan)
     last = np.ctypeslib.as_array(lib.wnw_session_logits(session.pointer), (model.n_vocab,)).copy()
     following, whole = tokens[N_READ:], np.arange(N_READ, dtype=np.int32)
     keep = [[whole] * model.n_head_kv for _ in range(model.n_layer)]
@@ -88,11 +80,10 @@ def rises_of(model, tokens):
     rises = np.zeros((model.n_layer, model.n_head_kv))
     for il in range(model.n_layer):
         for ih in range(model.n_head_kv):
-            chosen = np.union1d(positions_of(plan, il, ih), np.r_[whole[:N_FIRST], whole[-N_LAST:]]).astype(np.int32)
+            chosen = np.union1d(quarter[il][ih], np.r_[whole[:N_FIRST], whole[-N_LAST:]]).astype(np.int32)
             keep[il][ih] = chosen
             rises[il][ih] = loss_with(session.pointer, last, following, keep) - before
             keep[il][ih] = whole
-    lib.wnw_plan_free(plan)
     session.close()
     return rises
 

@@ -134,27 +134,26 @@ static void gather_options(const struct search *se, struct pieces *ps)
     }
 }
 
-static int32_t cost_of(const struct pieces *ps)
-{
-    int32_t n_named = 0;
-    for (int32_t i = 0; i < ps->n; i++)
-        n_named += is_name(ps, i) && !ps->piece[i].out;
-    return (n_named + ps->n_gathered) * MAX_PIECES + n_named;
-}
-
-static int32_t n_options(const struct pieces *ps)
+/* The pieces that were not left out: names, or options. */
+static int32_t n_left(const struct pieces *ps, bool names)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < ps->n; i++)
-        n += !is_name(ps, i) && !ps->piece[i].out;
+        n += is_name(ps, i) == names && !ps->piece[i].out;
     return n;
+}
+
+static int32_t cost_of(const struct pieces *ps)
+{
+    const int32_t n_named = n_left(ps, true);
+    return (n_named + ps->n_gathered) * MAX_PIECES + n_named;
 }
 
 /* Whether a recipe of as many parts goes before the best one. A preset alone is read more easily than a scorer with options. */
 static bool goes_before(const struct search *se, const struct pieces *ps, const char *text)
 {
     const bool is_alone = strpbrk(text, ":+") == NULL;
-    return strlen(text) < strlen(se->best) && (is_alone || n_options(ps) < se->n_option);
+    return strlen(text) < strlen(se->best) && (is_alone || n_left(ps, false) < se->n_option);
 }
 
 /* is_method: the name is the scorer's, and that of a preset. */
@@ -176,7 +175,7 @@ static void try_first(struct search *se, const char *first, bool is_method)
         return;
     memcpy(se->best, text, strlen(text) + 1);
     se->n_best = n;
-    se->n_option = is_method ? n_options(&ps) : INT32_MAX;
+    se->n_option = is_method ? n_left(&ps, false) : INT32_MAX;
 }
 
 /* Whether the recipe begins with the name of a part. */
