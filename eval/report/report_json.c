@@ -346,8 +346,8 @@ static int block_json(json_t **out, const struct eval_tables *t, const struct ev
     for (int32_t i = 0; i < b->n_rows; i++)
         app_json_append(&rows, row_json(t->run, b, &b->rows[i]));
     json_t *o = json_pack("{s:s,s:o,s:b,s:o,s:o,s:o}", "mode", b->mode, "N", length_json(b), "repeats",
-                          (int)eval_block_is_extra(t, b), "tasks", gate_json(t->run, b), "rows", rows,
-                          "curves", curves_json(t, b));
+                          (int)eval_block_is_extra(b), "tasks", gate_json(t->run, b), "rows", rows, "curves",
+                          curves_json(t, b));
     if (b->n_target != EVAL_ALL_LENGTHS) {
         app_json_set(&o, "predictions", eval_predictions_json(t, b));
     } else {

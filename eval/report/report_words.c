@@ -64,7 +64,7 @@ static void note_power(json_t **list, const struct eval_tables *t)
             most = b->n_clusters;
             of = b->n_samples;
         }
-        n_intervals += eval_block_is_extra(t, b) ? 0 : n_intervals_of(b);
+        n_intervals += eval_block_is_extra(b) ? 0 : n_intervals_of(b);
     }
     if (most > 0 && most < of)
         note(list,

@@ -146,7 +146,11 @@ static bool make_row(struct eval_row *row, const struct eval_block *b, const str
     }
     row->removed = eval_mean_value(&removed);
     row->off_target = !isnan(asked) && !isnan(row->removed) && fabs(row->removed - asked) > 0.01;
-    return good && eval_means_make(row, b, run);
+    if (!eval_block_is_extra(b))
+        return good && eval_means_make(row, b, run);
+    /* The table of the only length is before it. */
+    memcpy(row->group, (b - 1)->rows[row - b->rows].group, sizeof row->group);
+    return good;
 }
 
 static bool make_rows(struct eval_block *b, const struct eval_tables *t)
@@ -173,12 +177,12 @@ static bool make_rows(struct eval_block *b, const struct eval_tables *t)
 
 /* ---- Blocks ---- */
 
-static bool add_block(struct eval_tables *t, const char *mode, int32_t n_target)
+static bool add_block(struct eval_tables *t, const char *mode, int32_t n_target, bool alone)
 {
     if (!eval_grow(&t->blocks, (size_t)t->n, sizeof *t->blocks))
         return false;
     struct eval_block *b = &t->blocks[t->n++];
-    *b = (struct eval_block){.mode = mode, .n_target = n_target, .baseline = -1};
+    *b = (struct eval_block){.mode = mode, .n_target = n_target, .alone = alone, .baseline = -1};
     return find_strata(b, t->run, t->no_gate) && make_rows(b, t);
 }
 
@@ -213,9 +217,9 @@ int eval_tables_make(struct eval_tables *t, const struct eval_run *run, bool no_
         int32_t *lengths = find_lengths(&n_lengths, run, mode);
         good = lengths;
         for (int32_t k = 0; good && k < n_lengths; k++)
-            good = add_block(t, mode, lengths[k]);
+            good = add_block(t, mode, lengths[k], n_lengths == 1);
         if (good && n_lengths > 0)
-            good = add_block(t, mode, EVAL_ALL_LENGTHS);
+            good = add_block(t, mode, EVAL_ALL_LENGTHS, n_lengths == 1);
         free(lengths);
     }
     return good ? APP_OK : app_fail(APP_FAILED, "out of memory for the tables of '%s'", run->folders[0]);
@@ -242,10 +246,7 @@ const struct eval_block *eval_tables_all(const struct eval_tables *t, const char
     return NULL;
 }
 
-bool eval_block_is_extra(const struct eval_tables *t, const struct eval_block *b)
+bool eval_block_is_extra(const struct eval_block *b)
 {
-    int32_t n = 0;
-    for (int32_t i = 0; i < t->n; i++)
-        n += strcmp(t->blocks[i].mode, b->mode) == 0;
-    return b->n_target == EVAL_ALL_LENGTHS && n == 2;
+    return b->n_target == EVAL_ALL_LENGTHS && b->alone;
 }

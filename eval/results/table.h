@@ -87,8 +87,9 @@ struct eval_row {
 /* One table: a protocol at one length, or at all lengths. Tables of different protocols are never mixed. */
 struct eval_block {
     const char *mode;
-    int32_t n_target;            /* EVAL_ALL_LENGTHS: the strata are of several lengths */
-    int32_t baseline;            /* variant of the full cache that the others are compared with, -1 = none */
+    int32_t n_target; /* EVAL_ALL_LENGTHS: the strata are of several lengths */
+    bool alone;       /* its protocol has one length, so that the tables of that and of all are the same */
+    int32_t baseline; /* variant of the full cache that the others are compared with, -1 = none */
     struct eval_stratum *strata; /* [n_strata], owned */
     int32_t n_strata, n_informative;
     struct eval_group groups
@@ -115,7 +116,7 @@ void eval_tables_clear(struct eval_tables *tables);
 /* The table of a protocol over all lengths; NULL if the protocol has no results. */
 const struct eval_block *eval_tables_all(const struct eval_tables *tables, const char *mode);
 /* Whether a block repeats another: a protocol with one length needs no table over all lengths. */
-bool eval_block_is_extra(const struct eval_tables *tables, const struct eval_block *block);
+bool eval_block_is_extra(const struct eval_block *block);
 /* The share of the full cache's score that is left, in per cent. */
 double eval_cell_retention(const struct eval_cell *cell);
 

@@ -179,6 +179,7 @@ struct eval_compared eval_group_compared(const struct eval_run *run, const struc
 bool eval_gather_group(struct eval_gather *g, struct eval_paired *delta, const struct eval_block *b,
                        const struct eval_compared *c, const char *id)
 {
-    return eval_gather(g, c) && eval_gather_interval(delta, g, c->run, c->group->name,
-                                                     b->n_target == EVAL_ALL_LENGTHS ? 0 : b->n_target, id);
+    return eval_gather(g, c) &&
+           eval_gather_interval(delta, g, c->run, c->group->name,
+                                b->n_target == EVAL_ALL_LENGTHS || b->alone ? 0 : b->n_target, id);
 }

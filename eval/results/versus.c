@@ -129,7 +129,7 @@ int eval_versus_make(struct eval_versus **out, int32_t *n, const struct eval_tab
     char *const canonical[2] = {eval_recipe_canonical(names[0], NULL), eval_recipe_canonical(names[1], NULL)};
     bool good = canonical[0] && canonical[1];
     for (int32_t i = 0; good && i < t->n; i++)
-        if (!eval_block_is_extra(t, &t->blocks[i]))
+        if (!eval_block_is_extra(&t->blocks[i]))
             good = compare_in_block(out, n, t, &t->blocks[i], canonical);
     free(canonical[0]);
     free(canonical[1]);

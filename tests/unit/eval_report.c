@@ -172,7 +172,7 @@ static void test_row(void **state)
     read_tables(&runs, &t, false);
     assert_int_equal(t.n, 2); /* the length, and all lengths */
     assert_int_equal(t.blocks[0].n_target, 512);
-    assert_true(eval_block_is_extra(&t, &t.blocks[1]));
+    assert_true(eval_block_is_extra(&t.blocks[1]));
     assert_int_equal(t.blocks[0].n_rows, 2);
     const struct eval_row *full = &t.blocks[0].rows[0], *comp = &t.blocks[0].rows[1];
     assert_int_equal(full->variant, t.blocks[0].baseline);
@@ -183,6 +183,11 @@ static void test_row(void **state)
     assert_near(comp->macro.mean, 70.0, 1e-9);
     assert_near(comp->macro.full, 80.0, 1e-9);
     assert_near(comp->cell[0].delta.delta, -10.0, 1e-9);
+    /* The same answers have one interval in both tables. */
+    const struct eval_cell *over_all = &t.blocks[1].rows[1].macro;
+    assert_true(comp->macro.delta.over.lo < -10.0 && comp->macro.delta.over.hi > -10.0);
+    assert_near(over_all->delta.over.lo, comp->macro.delta.over.lo, 0);
+    assert_near(over_all->delta.over.hi, comp->macro.delta.over.hi, 0);
     /* 10 differences: 2 are -100, 1 is +100, the others 0; with n = 10 the means are multiples of 10. */
     assert_near(comp->cell[0].delta.over.lo, -40.0, 1e-9);
     assert_near(comp->cell[0].delta.over.hi, 20.0, 1e-9);
@@ -446,7 +451,7 @@ static void test_strata_weigh_alike(void **state)
     const struct eval_block *all = eval_tables_all(&t, "agnostic");
     assert_non_null(all);
     assert_int_equal(t.n, 3);
-    assert_false(eval_block_is_extra(&t, all));
+    assert_false(eval_block_is_extra(all));
     assert_near(all->rows[1].macro.mean, 70.0, 1e-9);
     assert_near(all->rows[1].macro.full, 90.0, 1e-9);
     assert_near(all->rows[1].macro.delta.delta, -20.0, 1e-9);
