@@ -7,9 +7,11 @@
  */
 #include "winnow_bridge.h"
 
+#include <ggml-alloc.h>
 #include <ggml-backend.h>
 #include <gguf.h>
 #include <llama.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +138,33 @@ struct made_up {
     void *user;
 };
 
+/* How many numbers the program makes up for a tensor at most: a prime, so that rows differ. */
+enum { MADE_UP = 4099 };
+
+/* Sets a larger tensor to copies of as many numbers, one after the other. False without memory. */
+static bool set_copies(struct ggml_tensor *tensor, const struct made_up *m)
+{
+    const size_t n_bytes = ggml_nbytes(tensor), n_part = MADE_UP * ggml_type_size(tensor->type);
+    struct ggml_context *ctx =
+        ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
+    struct ggml_tensor *part = ctx ? ggml_new_tensor_1d(ctx, tensor->type, MADE_UP) : NULL;
+    ggml_backend_buffer_t buffer =
+        part ? ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_cpu_buffer_type()) : NULL;
+    char *bytes = malloc(n_bytes);
+    const bool good = buffer && bytes;
+    if (good) {
+        ggml_set_name(part, tensor->name);
+        m->set(part, m->user);
+        for (size_t at = 0; at < n_bytes; at += n_part)
+            ggml_backend_tensor_get(part, bytes + at, 0, n_part < n_bytes - at ? n_part : n_bytes - at);
+        ggml_backend_tensor_set(tensor, bytes, 0, n_bytes);
+    }
+    free(bytes);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+    return good;
+}
+
 /* Numbers follow from the name of a tensor and the seed, which is one for all models. */
 static void set_weight(struct ggml_tensor *tensor, void *user)
 {
@@ -147,7 +176,8 @@ static void set_weight(struct ggml_tensor *tensor, void *user)
             return;
         }
     }
-    m->set(tensor, m->user);
+    if (ggml_nelements(tensor) <= MADE_UP || !set_copies(tensor, m))
+        m->set(tensor, m->user);
     remember(tensor);
 }
 
