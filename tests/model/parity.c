@@ -343,7 +343,7 @@ static void smollm2(void **state)
 {
     /* The prompt must not fit one ubatch. In repetitions with other kernels, which go through the same graphs, most of the time is libllama's,
      * whose numbers are the same again. */
-    const int32_t n_read = test_other_kernels() ? 100 : 320, n_ubatch = test_other_kernels() ? 72 : 256;
+    const int32_t n_read = test_other_kernels() ? 100 : 192, n_ubatch = test_other_kernels() ? 72 : 128;
     (void)state;
     char float32[4096];
     int32_t n = 0;

@@ -458,7 +458,8 @@ static void test_too_short(void **state)
     (void)state;
     for (int32_t i = 0; (t = own_task(&i));) {
         struct eval_fit fit;
-        assert_int_equal(fit_of(&fit, t, 30), APP_BAD_INPUT);
+        if (test_takes_sizes((size_t)i))
+            assert_int_equal(fit_of(&fit, t, 30), APP_BAD_INPUT);
     }
 }
 

@@ -30,10 +30,10 @@ static const struct shape shapes[] = {
 };
 enum { N_SHAPE = sizeof shapes / sizeof *shapes, N_SIZE = 12 };
 
-/* Sanitizers look at what a policy does with memory, which is seen at every shape with a third of the sizes, and the other way around.
+/* Sanitizers look at what a policy does with memory, which is seen at every shape with a sixth of the sizes, and the other way around.
  * What plans promise is tested without them. */
 #ifdef __SANITIZE_ADDRESS__
-enum { NTH = 3 };
+enum { NTH = 6 };
 #else
 enum { NTH = 1 };
 #endif
@@ -427,7 +427,7 @@ static void together(void **state)
     wnw_plan *alone[MAX_POLICY];
     wnw_size sizes[MAX_POLICY];
     const struct wnw__preset *row;
-    for (int shape = 3; shape < N_SHAPE; shape += 2 * NTH) {
+    for (int shape = 3; shape < N_SHAPE; shape += NTH + 1) {
         struct fake f;
         shape_init(&f, shape);
         int32_t n = 0;
