@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 import wheel_symbols
 
@@ -45,10 +46,18 @@ def pack(tree, folder):
     return max(pathlib.Path(folder).glob("*.whl"), key=os.path.getmtime)
 
 
+def pack_for_now(tree, path):
+    """A wheel that auditwheel unpacks at once: nothing is made smaller, and its list keeps the files that there are."""
+    record = next(tree.glob("*.dist-info/RECORD"))
+    record.write_text("".join(line for line in record.read_text().splitlines(True) if (tree / line.split(",")[0]).exists()))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:
+        for file in sorted(tree.rglob("*")):
+            z.write(file, file.relative_to(tree))
+    return path
+
+
 def repair(wheel, folder):
-    shown = run(tool("auditwheel"), "show", wheel)
-    tags = re.findall(r"manylinux_(\d+)_(\d+)_\w+", shown)
-    done = run(tool("auditwheel"), "repair", "--only-plat", "-w", folder, wheel) if tags else ""
+    done = run(tool("auditwheel"), "repair", "--only-plat", "-z", "1", "-w", folder, wheel)
     found = sorted(pathlib.Path(folder).glob("*.whl"))
     if not found:
         raise SystemExit(f"wheel.py: auditwheel made no wheel: {done}")
@@ -124,7 +133,7 @@ def main():
         backend, aside = tree / "winnow/lib/winnow/libggml-winnow.so", work / "libggml-winnow.so"
         if backend.exists():
             shutil.move(backend, aside)
-        tree = unpack(repair(pack(tree, work / "plain"), work / "repaired"), work / "last")
+        tree = unpack(repair(pack_for_now(tree, work / "plain" / wheel.name), work / "repaired"), work / "last")
         if aside.exists():
             back = tree / "winnow/lib/winnow/libggml-winnow.so"
             back.parent.mkdir(parents=True, exist_ok=True)
