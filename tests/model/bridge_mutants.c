@@ -377,7 +377,7 @@ static void test_families(void **state)
     assert_int_equal(r.count[RAN] + r.count[REFUSED], 2 * r.files.n);
     leave_out(&r);
     r.mode = RANDOM;
-    r.n = 1000;
+    r.n = 600;
     r.seed = 1;
     run_all(&r);
     assert_int_equal(r.count[FAULT], 0);
