@@ -3,6 +3,7 @@
 import html
 
 WIDTH, LEFT, RIGHT, ROW = 860, 330, 40, 26
+LONGEST_LABEL = 45  # characters of a difference's name that fit left of LEFT
 COLOURS = ["#1b6ca8", "#c2572b", "#2e8b57", "#7a4fa3", "#8a7a00", "#777777"]
 STYLE = (
     "<style>text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-size:15px;font-weight:600}.s{fill:#57606a;font-size:12px}"
@@ -76,18 +77,19 @@ DIFFERENCES = {
          ("KVCompose: composite - one list a layer", "kvcompose-qwen2.5-coder-0.5b:contrast/4"),
          ("LagKV - SnapKV, tables 1 and 2", "lagkv-tables-qwen2.5-coder-0.5b:contrast/2"),
          ("LagKV - StreamingLLM, tables 1 and 2", "lagkv-tables-qwen2.5-coder-0.5b:contrast/3"),
-         ("LagKV - SnapKV, the same, seven eighths removed", "lagkv-eighth-qwen2.5-coder-0.5b:contrast/0"),
+         ("LagKV - SnapKV, seven eighths removed", "lagkv-eighth-qwen2.5-coder-0.5b:contrast/0"),
          ("LagKV, blocks of 1024 - H2O", "lagkv-passkey-qwen2.5-coder-0.5b:contrast/2"),
          ("LagKV - SnapKV, keys of 64 digits", "lagkv-qwen2.5-coder-0.5b:contrast/0"),
          ("LagKV - StreamingLLM, the same", "lagkv-qwen2.5-coder-0.5b:contrast/1"),
          ("LagKV - H2O, the same", "lagkv-qwen2.5-coder-0.5b:contrast/2"),
-         ("LagKV, blocks of 1024 - L2 norm of keys", "lagkv-lr-smollm2-135m:contrast/4"),
-         ("CriticalKV - HeadKV, the paper's protocol", "criticalkv-paper-smollm2-135m:contrast/5"),
-         ("CriticalKV - SnapKV, an eighth kept", "criticalkv-more-smollm2-135m:contrast/3"),
-         ("CriticalKV - AdaKV, an eighth kept", "criticalkv-more-smollm2-135m:contrast/4"),
-         ("CriticalKV - HeadKV, an eighth kept", "criticalkv-more-smollm2-135m:contrast/5"),
-         ("CompilerKV - SnapKV", "compilerkv-qwen2.5-coder-0.5b:contrast/0"),
-         ("CompilerKV - H2O", "compilerkv-qwen2.5-coder-0.5b:contrast/1"),
+         ("LagKV, blocks of 1024 - L2 norm of keys", "lagkv-lr-qwen2.5-coder-0.5b:contrast/4"),
+         ("CriticalKV - HeadKV, the paper's protocol", "criticalkv-paper-qwen2.5-coder-0.5b:contrast/5"),
+         ("CriticalKV - SnapKV, an eighth kept", "criticalkv-qwen2.5-coder-0.5b:contrast/3"),
+         ("CriticalKV - AdaKV, an eighth kept", "criticalkv-qwen2.5-coder-0.5b:contrast/4"),
+         ("CriticalKV - HeadKV, an eighth kept", "criticalkv-qwen2.5-coder-0.5b:contrast/5"),
+         ("CompilerKV - SnapKV, equal mean sizes", "compilerkv-equal-qwen2.5-coder-0.5b:contrast/0"),
+         ("CompilerKV without its gate - SnapKV", "compilerkv-qwen2.5-coder-0.5b:contrast/0"),
+         ("CompilerKV without its gate - H2O", "compilerkv-qwen2.5-coder-0.5b:contrast/1"),
          ("CompilerKV: learned - constant tables", "compilerkv-qwen2.5-coder-0.5b:contrast/2")]),
     "five.svg": (
         "Head budgets from KVzip under each paper's scores, less the paper's own",
@@ -154,6 +156,8 @@ def differences(numbers, title, subtitle, rows):
     body = [f'<line class="{"z" if x == 0 else "g"}" x1="{at(x):.1f}" y1="60" x2="{at(x):.1f}" y2="{bottom}"/><text class="s" x="{at(x):.1f}" y="{bottom + 18}" '
             f'text-anchor="middle">{signed(x)}</text>' for x in range(low, high + 1, 20)]
     for i, (label, key) in enumerate(rows):
+        if len(label) > LONGEST_LABEL:
+            raise SystemExit(f"chart '{title}': '{label}' is longer than {LONGEST_LABEL} characters, and its beginning would be cut off")
         y, lo, mid, hi = 76 + ROW * i, *(number(numbers, key, m) for m in ("low", "value", "high"))
         colour = COLOURS[2] if lo > 0 else COLOURS[1] if hi < 0 else COLOURS[5]
         body.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{html.escape(label)}</text><line x1="{at(lo):.1f}" y1="{y}" x2="{at(hi):.1f}" y2="{y}" '
