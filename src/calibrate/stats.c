@@ -162,38 +162,54 @@ static int run_unit(wnw_calibration *c, void *user, json_t **result)
     return WNW_OK;
 }
 
-/* Reads n floats of a unit's result as doubles; NULL if they are not there. The caller frees them. */
-static double *read_floats(const json_t *v, const char *key, size_t n)
+/* What a unit's result is read into: rows of means and of covariances. */
+struct read {
+    float *floats; /* [n_row * triangle(d)], owned, like the two that follow */
+    double *mean, *cov;
+};
+
+static int read_new(struct read *r, const struct wnw__moments *m)
 {
-    float *f = malloc(n * sizeof *f);
-    double *x = malloc(n * sizeof *x);
-    const bool good = f && x && wnw__json_get_f32s(v, key, f, (int32_t)n);
-    for (size_t i = 0; good && i < n; i++)
-        x[i] = (double)f[i];
-    free(f);
-    if (!good) {
-        free(x);
-        return NULL;
-    }
-    return x;
+    const size_t n_row = (size_t)m->n_row, n_cov = n_row * wnw__triangle(m->d);
+    *r = (struct read){.floats = malloc(n_cov * sizeof *r->floats),
+                       .mean = malloc(n_row * (size_t)m->d * sizeof *r->mean),
+                       .cov = malloc(n_cov * sizeof *r->cov)};
+    return r->floats && r->mean && r->cov ? WNW_OK
+                                          : wnw__fail(WNW_E_NOMEM, "no memory for the moments of a piece");
 }
 
-/* Combines all rows of m with a unit's result. False if the result does not fit. */
-static bool add_result(struct wnw__moments *m, const json_t *v, int64_t want)
+static void read_clear(struct read *r)
 {
-    const size_t d = (size_t)m->d, n_row = (size_t)m->n_row, step = wnw__triangle(m->d);
-    const int64_t n = json_integer_value(json_object_get(v, "n"));
-    double *mean = read_floats(v, "mean", n_row * d), *cov = read_floats(v, "cov", n_row * step);
-    const bool good = mean && cov && n == want;
-    for (int32_t i = 0; good && i < m->n_row; i++)
-        wnw__moments_merge(m, i, n, mean + (size_t)i * d, cov + (size_t)i * step);
-    m->n += good ? n : 0;
-    free(mean);
-    free(cov);
+    free(r->floats);
+    free(r->mean);
+    free(r->cov);
+}
+
+/* Reads n floats of a unit's result as doubles; false if they are not there. */
+static bool read_floats(double *x, const struct read *r, const json_t *v, const char *key, size_t n)
+{
+    const bool good = wnw__json_get_f32s(v, key, r->floats, (int32_t)n);
+    for (size_t i = 0; good && i < n; i++)
+        x[i] = (double)r->floats[i];
     return good;
 }
 
-static int run_units(struct work *w, struct wnw__moments *raw, struct wnw__moments *turned)
+/* Combines all rows of m with a unit's result. False if the result does not fit. */
+static bool add_result(struct wnw__moments *m, const struct read *r, const json_t *v, int64_t want)
+{
+    const size_t d = (size_t)m->d, n_row = (size_t)m->n_row, step = wnw__triangle(m->d);
+    const int64_t n = json_integer_value(json_object_get(v, "n"));
+    if (n != want || !read_floats(r->mean, r, v, "mean", n_row * d) ||
+        !read_floats(r->cov, r, v, "cov", n_row * step))
+        return false;
+    for (int32_t i = 0; i < m->n_row; i++)
+        wnw__moments_merge(m, i, n, r->mean + (size_t)i * d, r->cov + (size_t)i * step);
+    m->n += n;
+    return true;
+}
+
+static int read_units(struct work *w, const struct read *r, struct wnw__moments *raw,
+                      struct wnw__moments *turned)
 {
     for (w->first = 0; w->first < w->pieces; w->first += w->n) {
         char name[48];
@@ -204,13 +220,23 @@ static int run_units(struct work *w, struct wnw__moments *raw, struct wnw__momen
             .name = name, .cost = (int64_t)w->n * w->length, .run = run_unit, .user = w};
         const int64_t want = (int64_t)w->n * (w->length - SKIP);
         WNW_TRY(wnw__calibrate_unit(w->c, &unit, &result));
-        const bool good = add_result(raw, json_object_get(result, "raw"), want) &&
-                          add_result(turned, json_object_get(result, "turned"), want);
+        const bool good = add_result(raw, r, json_object_get(result, "raw"), want) &&
+                          add_result(turned, r, json_object_get(result, "turned"), want);
         json_decref(result);
         if (!good)
             return wnw__calibrate_damaged(w->c, name);
     }
     return WNW_OK;
+}
+
+static int run_units(struct work *w, struct wnw__moments *raw, struct wnw__moments *turned)
+{
+    struct read r;
+    int rc = read_new(&r, raw);
+    if (rc == WNW_OK)
+        rc = read_units(w, &r, raw, turned);
+    read_clear(&r);
+    return rc;
 }
 
 /* ---- The profile ---- */

@@ -2,7 +2,9 @@
 #include "failing_alloc.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,9 @@ int __real_posix_memalign(void **p, size_t align, size_t n);
 void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
 void *__real_mremap(void *at, size_t n, size_t more, int flags);
 FILE *__real_open_memstream(char **text, size_t *len);
+char *__real_json_dumps(const json_t *v, size_t flags);
+int __real_vasprintf(char **text, const char *format, va_list args);
+ssize_t __real___getdelim(char **line, size_t *cap, int end, FILE *f);
 int __real_munmap(void *p, size_t n);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 void __real_qsort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *));
@@ -32,6 +37,10 @@ int __wrap_posix_memalign(void **p, size_t align, size_t n);
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
 void *__wrap_mremap(void *at, size_t n, size_t more, int flags);
 FILE *__wrap_open_memstream(char **text, size_t *len);
+char *__wrap_json_dumps(const json_t *v, size_t flags);
+int __wrap_asprintf(char **text, const char *format, ...);
+int __wrap_vasprintf(char **text, const char *format, va_list args);
+ssize_t __wrap___getdelim(char **line, size_t *cap, int end, FILE *f);
 int __wrap_munmap(void *p, size_t n);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 void __wrap_qsort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *));
@@ -154,6 +163,44 @@ FILE *__wrap_open_memstream(char **text, size_t *len)
     FILE *f = fails() ? NULL : __real_open_memstream(text, len);
     live += f != NULL;
     return f;
+}
+
+char *__wrap_json_dumps(const json_t *v, size_t flags)
+{
+    return counted(fails() ? NULL : __real_json_dumps(v, flags));
+}
+
+/* Without memory *text is anything. */
+int __wrap_vasprintf(char **text, const char *format, va_list args)
+{
+    static char anything;
+    const int n = fails() ? -1 : __real_vasprintf(text, format, args);
+    if (n < 0)
+        *text = &anything;
+    counted(n < 0 ? NULL : *text);
+    return n;
+}
+
+int __wrap_asprintf(char **text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = __wrap_vasprintf(text, format, args);
+    va_end(args);
+    return n;
+}
+
+/* What getline is in glibc's headers. Every line may need more room than the one before. */
+ssize_t __wrap___getdelim(char **line, size_t *cap, int end, FILE *f)
+{
+    const bool had = *line;
+    if (fails()) {
+        errno = ENOMEM;
+        return -1;
+    }
+    const ssize_t n = __real___getdelim(line, cap, end, f);
+    live += !had && *line;
+    return n;
 }
 
 int __wrap_munmap(void *p, size_t n)

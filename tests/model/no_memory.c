@@ -938,6 +938,101 @@ static void other_sessions(void **state)
     wnw_policy_free((wnw_policy *)w.policy);
 }
 
+/* ---- Calibrations ---- */
+
+enum { TEXT_BYTES = 900 };
+
+/* A kind, and options that measure little. */
+struct measured {
+    const char *kind, *options;
+    int32_t budget;
+    const char *journal; /* NULL: none */
+};
+
+static const char *prose(void)
+{
+    static char text[TEXT_BYTES + 64];
+    int at = 0;
+    for (int i = 0; at < TEXT_BYTES; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, "Number %d is %s. ", i * 7919 % 1000,
+                       i % 3 ? "odd" : "old");
+    return text;
+}
+
+static int calibrate(struct fixture *fx, void *state)
+{
+    const struct measured *of = state;
+    const wnw_calibration_text text = {"some.txt", prose(), TEXT_BYTES};
+    wnw_calibrate_params p = wnw_calibrate_default_params();
+    p.effort = WNW_EFFORT_QUICK;
+    p.options = of->options;
+    p.profile = fx->profile;
+    p.texts = &text;
+    p.n_texts = 1;
+    p.n_threads = 1;
+    p.budgets = &of->budget;
+    p.n_budgets = of->budget > 0;
+    p.journal = of->journal;
+    wnw_calibration *c;
+    const int rc = wnw_calibrate(&c, fx->model, of->kind, &p);
+    assert_cmp((rc == WNW_OK), ==, (c != NULL));
+    if (rc == WNW_OK)
+        assert_non_null(wnw_calibration_profile(c, 0, NULL));
+    wnw_calibration_free(c);
+    return rc;
+}
+
+static void without_journal(struct fixture *fx, void *state)
+{
+    const struct measured *of = state;
+    (void)fx;
+    if (of->journal)
+        unlink(of->journal);
+}
+
+/* A journal that a failure has left is gone on with. */
+static void calibrate_again(struct fixture *fx, void *state, int rc)
+{
+    const struct measured *of = state;
+    if (of->journal && rc != WNW_OK)
+        assert_ok(calibrate(fx, state));
+}
+
+static void calibrations(void **state)
+{
+    static const char probes[] = "facts=1,lengths=1,depths=1,shortest=400,longest=420,steps=4,forced=always";
+    char journal[64];
+    snprintf(journal, sizeof journal, "/tmp/winnow-test-%d.journal", (int)getpid());
+    /* Without `quality`, whose smallest measurement takes a second. */
+    const struct measured rows[] = {
+        {"srh", probes, 0, NULL},
+        {"heads", probes, 0, NULL},
+        {"stats", "pieces=1,length=64", 0, NULL},
+        {"curves", "length=64,questions=1", 0, NULL},
+        {"shares", "shortest=60,longest=80,extra=100", 0, NULL},
+        {"gate", "pieces=1,length=128", 0, NULL},
+        {"inputgate", "pieces=1,length=128", 0, NULL},
+        {"layers", "length=64,generate=4", 0, NULL},
+        {"gradient", "pieces=1,length=12,draws=4", 0, NULL},
+        {"compiler", "items=4,held_out=2,length=64,next=8,head_trials=2,tau_trials=2,entropy_bins=1", 32,
+         NULL},
+        {"stats", "pieces=2,length=32", 0, journal},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct measured row = rows[i];
+        without_journal(*state, &row);
+        const int rc = calibrate(*state, &row);
+        if (rc != WNW_OK)
+            fail_msg("%s: %s", row.kind, wnw_last_error());
+        run_all(*state, &(struct action){.name = row.kind,
+                                         .ready = without_journal,
+                                         .act = calibrate,
+                                         .done = calibrate_again,
+                                         .state = &row});
+    }
+    unlink(journal);
+}
+
 /* ---- Set-up ---- */
 
 static int set_up(void **state)
@@ -987,6 +1082,7 @@ int main(void)
         cmocka_unit_test(tokens_are_probed),
         cmocka_unit_test(sessions_together),
         cmocka_unit_test(other_sessions),
+        cmocka_unit_test(calibrations),
     };
     return cmocka_run_group_tests_name("memory that runs out", tests, set_up, tear_down);
 }
