@@ -47,7 +47,7 @@ def pack(tree, folder):
 
 
 def pack_for_now(tree, path):
-    """A wheel that auditwheel unpacks at once: nothing is made smaller, and its list keeps the files that there are."""
+    """A wheel that auditwheel unpacks at once: nothing is made smaller, and its list names the files in it alone."""
     record = next(tree.glob("*.dist-info/RECORD"))
     record.write_text("".join(line for line in record.read_text().splitlines(True) if (tree / line.split(",")[0]).exists()))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:

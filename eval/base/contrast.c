@@ -80,9 +80,11 @@ static int check_rule(const char *evict, const char *where)
 static int check_policy(const char *recipe, const char *where)
 {
     wnw_policy *policy = NULL;
-    const bool good = strcmp(recipe, "full") == 0 || wnw_policy_parse(&policy, recipe, NULL) == WNW_OK;
+    const int status = strcmp(recipe, "full") == 0 ? WNW_OK : wnw_policy_parse(&policy, recipe, NULL);
     wnw_policy_free(policy);
-    return good ? APP_OK : app_fail(APP_BAD_INPUT, "%s: %s", where, wnw_last_error());
+    if (status == WNW_OK)
+        return APP_OK;
+    return app_fail(status == WNW_E_NOMEM ? APP_FAILED : APP_BAD_INPUT, "%s: %s", where, wnw_last_error());
 }
 
 int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)

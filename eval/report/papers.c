@@ -70,16 +70,21 @@ int eval_papers_word(char out[EVAL_MAX_RECIPE], const char **next)
     return 1;
 }
 
-static bool are_recipes(const char *list)
+/* Whether a list is one of recipes. */
+static int read_recipes(bool *good, const char *list)
 {
     char recipe[EVAL_MAX_RECIPE];
-    while (eval_papers_word(recipe, &list)) {
+    *good = true;
+    while (*good && eval_papers_word(recipe, &list)) {
         wnw_policy *policy = NULL;
-        if (wnw_policy_parse(&policy, recipe, NULL) != WNW_OK)
-            return false;
+        const int status = wnw_policy_parse(&policy, recipe, NULL);
+        if (status == WNW_E_NOMEM)
+            return app_status_code(status);
+        *good = status == WNW_OK;
         wnw_policy_free(policy);
     }
-    return list[strspn(list, " ")] == '\0';
+    *good = *good && list[strspn(list, " ")] == '\0';
+    return APP_OK;
 }
 
 static bool is_metric(const char *s)
@@ -109,7 +114,7 @@ static bool is_size(const char *s)
 }
 
 /* What is wrong with a line: a field, and what it must be; -1 if nothing is. */
-static int find_fault(const char **wanted, const struct eval_paper_number *p)
+static int find_fault(const char **wanted, const struct eval_paper_number *p, bool has_recipes)
 {
     const char *const *f = p->field;
     double value;
@@ -124,7 +129,7 @@ static int find_fault(const char **wanted, const struct eval_paper_number *p)
         {EVAL_P_TABLE, *f[EVAL_P_TABLE] != '\0', "what was measured"},
         {EVAL_P_METHOD, *f[EVAL_P_METHOD] != '\0', "a name"},
         {EVAL_P_COLUMN, *f[EVAL_P_COLUMN] != '\0', "a name"},
-        {EVAL_P_RECIPE, are_recipes(f[EVAL_P_RECIPE]) && (!ours || *f[EVAL_P_RECIPE]), "recipes of winnow"},
+        {EVAL_P_RECIPE, has_recipes && (!ours || *f[EVAL_P_RECIPE]), "recipes of winnow"},
         {EVAL_P_METRIC, !ours || is_metric(f[EVAL_P_METRIC]), "score, auc_one or loss=0.01, 0.05, 0.1, 0.2"},
         {EVAL_P_MODE, ours ? is_mode(f[EVAL_P_MODE]) : !*f[EVAL_P_MODE],
          "agnostic, task, aware, aware_full or known, and empty without a metric"},
@@ -143,7 +148,9 @@ static int find_fault(const char **wanted, const struct eval_paper_number *p)
 static int check_line(const struct eval_paper_number *p, const char *path, int32_t line)
 {
     const char *wanted = "";
-    const int field = find_fault(&wanted, p);
+    bool has_recipes;
+    WNW_TRY(read_recipes(&has_recipes, p->field[EVAL_P_RECIPE]));
+    const int field = find_fault(&wanted, p, has_recipes);
     if (field < 0)
         return APP_OK;
     return app_fail(APP_BAD_INPUT, "'%s' line %d: %s is '%.100s'; it must be %s", path, line, columns[field],
