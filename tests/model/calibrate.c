@@ -304,6 +304,12 @@ static void bad_arguments(void **state)
     p = params_of(NULL);
     p.n_texts = -1;
     assert_error(wnw_calibrate(&c, m, "srh", &p), WNW_E_RANGE);
+    const wnw_calibration_text named[] = {texts[0], {"caf\xe9.txt", text, TEXT_BYTES}};
+    p = params_of(SMALL);
+    p.texts = named;
+    p.n_texts = 2;
+    assert_error(wnw_calibrate(&c, m, "srh", &p), WNW_E_ARG);
+    assert_says("the name of text 2 is not UTF-8");
     assert_null(wnw_calibration_profile(NULL, 0, NULL));
     assert_null(wnw_calibration_output(NULL, "report"));
     wnw_model_free(m);
