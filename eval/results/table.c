@@ -177,12 +177,12 @@ static bool make_rows(struct eval_block *b, const struct eval_tables *t)
 
 /* ---- Blocks ---- */
 
-static bool add_block(struct eval_tables *t, const char *mode, int32_t n_target, bool alone)
+static bool add_block(struct eval_tables *t, const char *mode, int32_t n_target, bool one_length)
 {
     if (!eval_grow(&t->blocks, (size_t)t->n, sizeof *t->blocks))
         return false;
     struct eval_block *b = &t->blocks[t->n++];
-    *b = (struct eval_block){.mode = mode, .n_target = n_target, .alone = alone, .baseline = -1};
+    *b = (struct eval_block){.mode = mode, .n_target = n_target, .one_length = one_length, .baseline = -1};
     return find_strata(b, t->run, t->no_gate) && make_rows(b, t);
 }
 
@@ -248,5 +248,5 @@ const struct eval_block *eval_tables_all(const struct eval_tables *t, const char
 
 bool eval_block_is_extra(const struct eval_block *b)
 {
-    return b->n_target == EVAL_ALL_LENGTHS && b->alone;
+    return b->n_target == EVAL_ALL_LENGTHS && b->one_length;
 }

@@ -88,7 +88,7 @@ struct eval_row {
 struct eval_block {
     const char *mode;
     int32_t n_target; /* EVAL_ALL_LENGTHS: the strata are of several lengths */
-    bool alone;       /* its protocol has one length, so that the tables of that and of all are the same */
+    bool one_length;  /* its protocol has one length, so that the tables of that and of all are the same */
     int32_t baseline; /* variant of the full cache that the others are compared with, -1 = none */
     struct eval_stratum *strata; /* [n_strata], owned */
     int32_t n_strata, n_informative;

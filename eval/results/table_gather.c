@@ -181,5 +181,5 @@ bool eval_gather_group(struct eval_gather *g, struct eval_paired *delta, const s
 {
     return eval_gather(g, c) &&
            eval_gather_interval(delta, g, c->run, c->group->name,
-                                b->n_target == EVAL_ALL_LENGTHS || b->alone ? 0 : b->n_target, id);
+                                b->n_target == EVAL_ALL_LENGTHS || b->one_length ? 0 : b->n_target, id);
 }
