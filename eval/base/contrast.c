@@ -84,7 +84,7 @@ static int check_policy(const char *recipe, const char *where)
     wnw_policy_free(policy);
     if (status == WNW_OK)
         return APP_OK;
-    return app_fail(status == WNW_E_NOMEM ? APP_FAILED : APP_BAD_INPUT, "%s: %s", where, wnw_last_error());
+    return app_fail(app_exit_code(status), "%s: %s", where, wnw_last_error());
 }
 
 int eval_contrast_read(struct eval_contrast *out, const char *line, const char *where)

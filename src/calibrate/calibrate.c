@@ -108,6 +108,23 @@ static int check_arrays(const wnw_calibrate_params *p)
     return WNW_OK;
 }
 
+/* JSON has no other text. */
+static bool is_utf8(const char *s)
+{
+    size_t n;
+    for (size_t i = 0, len = strlen(s); i < len; i += n)
+        if (wnw__utf8_scan(s + i, len - i, &n) != WNW_UTF8_WHOLE)
+            return false;
+    return true;
+}
+
+static int check_text(const wnw_calibration_text *t, int32_t i)
+{
+    if (!t->name || !t->text)
+        return wnw__fail(WNW_E_ARG, "text %d has no name or no contents", (int)i);
+    return is_utf8(t->name) ? WNW_OK : wnw__fail(WNW_E_ARG, "the name of text %d is not UTF-8", (int)i + 1);
+}
+
 static int check_params(const wnw_calibration *c)
 {
     const wnw_calibrate_params *p = &c->params;
@@ -117,8 +134,7 @@ static int check_params(const wnw_calibration *c)
     if (c->type->reads_text && p->n_texts == 0)
         return wnw__fail(WNW_E_ARG, "calibration %s reads a text, and none is given", c->type->name);
     for (int32_t i = 0; i < p->n_texts; i++)
-        if (!p->texts[i].name || !p->texts[i].text)
-            return wnw__fail(WNW_E_ARG, "text %d has no name or no contents", (int)i);
+        WNW_TRY(check_text(&p->texts[i], i));
     for (int32_t i = 0; i < p->n_budgets; i++)
         if (p->budgets[i] < 1)
             return wnw__fail(WNW_E_RANGE, "budget %d; give at least 1", (int)p->budgets[i]);

@@ -29,21 +29,8 @@ static json_t *describe_text(const wnw_calibration_text *t)
     return json_pack("{s:s, s:I, s:s}", "name", t->name, "bytes", (json_int_t)t->len, "hash", hash);
 }
 
-/* JSON has no other text. */
-static bool is_utf8(const char *s)
-{
-    size_t n;
-    for (size_t i = 0, len = strlen(s); i < len; i += n)
-        if (wnw__utf8_scan(s + i, len - i, &n) != WNW_UTF8_WHOLE)
-            return false;
-    return true;
-}
-
 static int describe_data(wnw_calibration *c)
 {
-    for (int32_t i = 0; i < c->params.n_texts; i++)
-        if (!is_utf8(c->params.texts[i].name))
-            return wnw__fail(WNW_E_ARG, "the name of text %d is not UTF-8", (int)i + 1);
     json_t *texts = json_array();
     bool good = texts != NULL;
     for (int32_t i = 0; good && i < c->params.n_texts; i++)

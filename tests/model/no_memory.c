@@ -4,6 +4,7 @@
  * E_NOMEM with a message, leak nothing, and leave the session usable for the same call. Half of the
  * runs have one allocation fail, half that one and all that follow.
  */
+#include "calibrations.h"
 #include "failing_alloc.h"
 #include "gguf_copy.h"
 #include "helpers.h"
@@ -956,29 +957,16 @@ struct measured {
     const char *kind, *options;
     int32_t budget;
     const char *journal; /* NULL: none */
+    const char *text;    /* [TEXT_BYTES], of all */
 };
-
-static const char *prose(void)
-{
-    static char text[TEXT_BYTES + 64];
-    int at = 0;
-    for (int i = 0; at < TEXT_BYTES; i++)
-        at += snprintf(text + at, sizeof text - (size_t)at, "Number %d is %s. ", i * 7919 % 1000,
-                       i % 3 ? "odd" : "old");
-    return text;
-}
 
 static int calibrate(struct fixture *fx, void *state)
 {
     const struct measured *of = state;
-    const wnw_calibration_text text = {"some.txt", prose(), TEXT_BYTES};
-    wnw_calibrate_params p = wnw_calibrate_default_params();
+    const wnw_calibration_text text = {"some.txt", of->text, TEXT_BYTES};
+    wnw_calibrate_params p = test_calibrate_params(&text, NULL, of->options);
     p.effort = WNW_EFFORT_QUICK;
-    p.options = of->options;
     p.profile = fx->profile;
-    p.texts = &text;
-    p.n_texts = 1;
-    p.n_threads = 1;
     p.budgets = &of->budget;
     p.n_budgets = of->budget > 0;
     p.journal = of->journal;
@@ -1010,37 +998,36 @@ static void calibrate_again(struct fixture *fx, void *state, int rc)
 static void calibrations(void **state)
 {
     static const char probes[] = "facts=1,lengths=1,depths=1,shortest=400,longest=420,steps=4,forced=always";
-    char journal[64];
+    char journal[64], *text = test_random_words(TEXT_BYTES, 7);
     snprintf(journal, sizeof journal, "/tmp/winnow-test-%d.journal", (int)getpid());
     /* Without `quality`, whose smallest measurement takes a second. */
-    const struct measured rows[] = {
-        {"srh", probes, 0, NULL},
-        {"heads", probes, 0, NULL},
-        {"stats", "pieces=1,length=64", 0, NULL},
-        {"curves", "length=64,questions=1", 0, NULL},
-        {"shares", "shortest=60,longest=80,extra=100", 0, NULL},
-        {"gate", "pieces=1,length=128", 0, NULL},
-        {"inputgate", "pieces=1,length=128", 0, NULL},
-        {"layers", "length=64,generate=4", 0, NULL},
-        {"gradient", "pieces=1,length=12,draws=4", 0, NULL},
+    struct measured rows[] = {
+        {"srh", probes, 0, NULL, text},
+        {"heads", probes, 0, NULL, text},
+        {"stats", "pieces=1,length=64", 0, NULL, text},
+        {"curves", "length=64,questions=1", 0, NULL, text},
+        {"shares", "shortest=60,longest=80,extra=100", 0, NULL, text},
+        {"gate", "pieces=1,length=128", 0, NULL, text},
+        {"inputgate", "pieces=1,length=128", 0, NULL, text},
+        {"layers", "length=64,generate=4", 0, NULL, text},
+        {"gradient", "pieces=1,length=12,draws=4", 0, NULL, text},
         {"compiler", "items=4,held_out=2,length=64,next=8,head_trials=2,tau_trials=2,entropy_bins=1", 32,
-         NULL},
-        {"stats", "pieces=2,length=32", 0, journal},
+         NULL, text},
+        {"stats", "pieces=2,length=32", 0, journal, text},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct measured row = rows[i];
-        without_journal(*state, &row);
-        const int rc = calibrate(*state, &row);
-        if (rc != WNW_OK)
-            fail_msg("%s: %s", row.kind, wnw_last_error());
-        const struct action all = {.name = row.kind,
+        without_journal(*state, &rows[i]);
+        if (calibrate(*state, &rows[i]) != WNW_OK)
+            fail_msg("%s: %s", rows[i].kind, wnw_last_error());
+        const struct action all = {.name = rows[i].kind,
                                    .ready = without_journal,
                                    .act = calibrate,
                                    .done = calibrate_again,
-                                   .state = &row};
+                                   .state = &rows[i]};
         run_parts(*state, &all, 8, 5); /* they take long */
     }
     unlink(journal);
+    free(text);
 }
 
 /* ---- Set-up ---- */
